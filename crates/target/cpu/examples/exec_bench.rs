@@ -192,10 +192,15 @@ fn mover(ext: &[i64], xs: &[i64], ys: &[i64]) -> Kernel {
     b.0.k
 }
 
-fn main() {
-    let want = std::env::args().nth(1).unwrap_or_default();
-    let show = |name: &str, k: Kernel, s: Schedule, amount: f64, unit: &str| {
-        if name.contains(&want) {
+/// Times kernels whose names contain a text, and prints how fast they are.
+struct Bench {
+    want: String,
+}
+
+impl Bench {
+    /// Times `k` under `s`: `amount` of `unit` per nanosecond is its rate.
+    fn show(&self, name: &str, k: Kernel, s: Schedule, amount: f64, unit: &str) {
+        if name.contains(&self.want) {
             let t = time(&k, &s);
             println!(
                 "{name:32} {:9.2} us  {:8.2} {unit}",
@@ -203,7 +208,10 @@ fn main() {
                 amount / t / 1e9
             );
         }
-    };
+    }
+}
+
+fn matrix_products(bench: &Bench) {
     for (mr, nr, mt, kt) in [
         (6, 64, 126, 256),
         (6, 64, 126, 512),
@@ -214,7 +222,7 @@ fn main() {
         if 1024 % nr == 0 {
             let k = gemm(1024, 1024, 1024, nr, false);
             let s = schedule(&k, &[(0, mt), (2, 512)], &[(1, kt)], Some((mr, nr as u32)));
-            show(
+            bench.show(
                 &format!("gemm 1024 {mr}x{nr} m{mt} k{kt}"),
                 k,
                 s,
@@ -225,11 +233,25 @@ fn main() {
     }
     let k = gemm(1024, 1024, 1024, 64, true);
     let s = schedule(&k, &[(0, 126), (2, 256)], &[(1, 256)], Some((6, 64)));
-    show("gemm 1024 bias gelu", k, s, 2.0 * 1024f64.powi(3), "GFLOPS");
+    bench.show("gemm 1024 bias gelu", k, s, 2.0 * 1024f64.powi(3), "GFLOPS");
+    for (nr, nt) in [(64, 128), (64, 768), (128, 256)] {
+        let k = gemm(1, 3072, 768, nr, false);
+        let s = schedule(&k, &[(2, nt)], &[], Some((1, nr as u32)));
+        bench.show(
+            &format!("gemv 768x3072 nr{nr} n{nt}"),
+            k,
+            s,
+            4.0 * 768.0 * 3072.0,
+            "GB/s",
+        );
+    }
+}
+
+fn convolutions(bench: &Bench) {
     for rows in [2, 4, 8] {
         let k = conv(56, 64, 64, 3, 1, 64);
         let s = schedule(&k, &[(1, rows)], &[(3, 1), (4, 1)], Some((6, 64)));
-        show(
+        bench.show(
             &format!("conv 3x3 56x56 64 rows {rows}"),
             k,
             s,
@@ -239,7 +261,7 @@ fn main() {
     }
     let k = conv(14, 256, 256, 3, 1, 64);
     let s = schedule(&k, &[(6, 64), (1, 14)], &[(3, 1), (4, 1)], Some((6, 64)));
-    show(
+    bench.show(
         "conv 3x3 14x14 256",
         k,
         s,
@@ -248,31 +270,23 @@ fn main() {
     );
     let k = conv(14, 256, 1024, 1, 1, 64);
     let s = schedule(&k, &[(6, 64), (1, 14)], &[(3, 1), (4, 1)], Some((6, 64)));
-    show(
+    bench.show(
         "conv 1x1 14x14 256 1024",
         k,
         s,
         2.0 * 196.0 * 256.0 * 1024.0,
         "GFLOPS",
     );
-    for (nr, nt) in [(64, 128), (64, 768), (128, 256)] {
-        let k = gemm(1, 3072, 768, nr, false);
-        let s = schedule(&k, &[(2, nt)], &[], Some((1, nr as u32)));
-        show(
-            &format!("gemv 768x3072 nr{nr} n{nt}"),
-            k,
-            s,
-            4.0 * 768.0 * 3072.0,
-            "GB/s",
-        );
-    }
+}
+
+fn rows_and_elements(bench: &Bench) {
     for (m, nn) in [(256, 768), (2048, 128), (1024, 4096)] {
         let k = softmax(m, nn);
         let s = schedule(&k, &[(0, (16384 / nn).max(1))], &[], None);
-        show(&format!("softmax {m}x{nn}"), k, s, (m * nn) as f64, "el/ns");
+        bench.show(&format!("softmax {m}x{nn}"), k, s, (m * nn) as f64, "el/ns");
     }
     let gelu = || map(1 << 16, |e, x| functions::gelu_erf(e, x, F));
-    show(
+    bench.show(
         "gelu 64k",
         gelu(),
         schedule(&gelu(), &[(0, 4096)], &[], None),
@@ -280,21 +294,27 @@ fn main() {
         "el/ns",
     );
     let relu = || map(1 << 16, |e, x| functions::relu(e, x, F));
-    show(
+    bench.show(
         "relu 64k",
         relu(),
         schedule(&relu(), &[(0, 8192)], &[], None),
         65536.0 * 8.0,
         "GB/s",
     );
+}
+
+fn copies(bench: &Bench) {
     let k = mover(&[1024, 1024], &[1024, 1], &[1, 1024]);
     let s = schedule(&k, &[(0, 64), (1, 64)], &[], None);
-    show("transpose 1024", k, s, 8.0 * 1024.0 * 1024.0, "GB/s");
+    bench.show("transpose 1024", k, s, 8.0 * 1024.0 * 1024.0, "GB/s");
     let k = mover(&[64, 1024], &[1024, 1], &[1024, 1]);
     let s = schedule(&k, &[(0, 16)], &[], None);
-    show("copy 256 KB", k, s, 8.0 * 65536.0, "GB/s");
+    bench.show("copy 256 KB", k, s, 8.0 * 65536.0, "GB/s");
+}
+
+fn short_tasks(bench: &Bench) {
     let tiny = || map(16, |e, x| functions::relu(e, x, F));
-    show(
+    bench.show(
         "one tiny step",
         tiny(),
         schedule(&tiny(), &[], &[], None),
@@ -302,11 +322,22 @@ fn main() {
         "el/ns",
     );
     let many = || map(4096, |e, x| functions::relu(e, x, F));
-    show(
+    bench.show(
         "256 tasks of 16",
         many(),
         schedule(&many(), &[(0, 16)], &[], None),
         256.0,
         "tasks/ns",
     );
+}
+
+fn main() {
+    let bench = Bench {
+        want: std::env::args().nth(1).unwrap_or_default(),
+    };
+    matrix_products(&bench);
+    convolutions(&bench);
+    rows_and_elements(&bench);
+    copies(&bench);
+    short_tasks(&bench);
 }

@@ -486,24 +486,9 @@ impl CudaExecutable {
     ) -> Result<(), DeviceError> {
         let b = block_of(&self.plan, self.block)?;
         let start = Instant::now();
-        if r.symbols.len() != b.symbols.len()
-            || r.inputs.len() != self.inputs.len()
-            || r.outputs.len() != self.outputs.len()
-            || kept.count != b.states.len()
-        {
-            return Err(
-                self.refused("symbols, inputs, outputs or states are not as many as the block has")
-            );
-        }
+        self.counts(b, &r, kept)?;
         let p = f.bound.at(r.symbols)?;
-        for (port, given) in self.inputs.iter().zip(&r.inputs) {
-            if let In::Host(bytes) = given {
-                port.takes(p, bytes.len())?;
-            }
-        }
-        for (port, out) in self.outputs.iter().zip(&r.outputs) {
-            port.takes(p, out.len())?;
-        }
+        self.sizes(p, &r)?;
         let all = self.steps.names.len();
         let count = r.stop_after.map_or(all, |s| (s as usize + 1).min(all));
         let streamed = (0..all).filter(|&s| !self.kept.loads[s].is_empty());
@@ -553,24 +538,7 @@ impl CudaExecutable {
             ahead: VecDeque::new(),
             spare: None,
         };
-        for (port, out) in self.outputs.iter().zip(&r.outputs) {
-            if port.here && self.lendable(b, port) {
-                g.lent[port.buffer] = match out {
-                    Out::Device(at, _) => Some(*at),
-                    // Both sides see what is staged.
-                    Out::Host(_) if self.gpu.unified() => {
-                        Some(f.pinned.device_ptr().offset(port.staged as u64))
-                    }
-                    Out::Host(_) => None,
-                };
-            }
-        }
-        for &(buffer, at) in &kept.here {
-            g.lent[buffer] = Some(at);
-        }
-        if self.gpu.unified() {
-            self.lend_roads(&mut g, b);
-        }
+        self.lend(&mut g, b, &r, kept);
         let waits = self.give(&mut g, &r)?;
         let failed = self.failed("a request");
         let faults = self.steps.may_fault();
@@ -585,13 +553,96 @@ impl CudaExecutable {
         for n in 0..g.ring.as_ref().map_or(0, |r| r.slots.len()) {
             g.prefetch(n)?;
         }
+        self.queue_steps(&mut g, &r, (p, count), &waits)?;
+        let watch = g.watch.take();
+        drop(g);
+        self.settle(f, faults.then_some(words))?;
+        if r.permit.called_off() {
+            return Err(DeviceError::Cancelled);
+        }
+        self.read_outputs(f, &mut r.outputs)?;
+        if let (Some(t), Some(w)) = (r.timeline.as_deref_mut(), watch) {
+            t.steps = self.step_names();
+            t.spans.clear();
+            t.device.clear();
+            w.write(&self.gpu, t)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a request has as many values of each kind as the block.
+    fn counts(
+        &self,
+        b: &Block,
+        r: &Asked<'_, '_>,
+        kept: &StateBuffers<'_>,
+    ) -> Result<(), DeviceError> {
+        let same = r.symbols.len() == b.symbols.len()
+            && r.inputs.len() == self.inputs.len()
+            && r.outputs.len() == self.outputs.len()
+            && kept.count == b.states.len();
+        let why = "symbols, inputs, outputs or states are not as many as the block has";
+        same.then_some(()).ok_or_else(|| self.refused(why))
+    }
+
+    /// Whether a request's values are of the ports' sizes under the parameters `p`.
+    fn sizes(&self, p: &[i64], r: &Asked<'_, '_>) -> Result<(), DeviceError> {
+        for (port, given) in self.inputs.iter().zip(&r.inputs) {
+            if let In::Host(bytes) = given {
+                port.takes(p, bytes.len())?;
+            }
+        }
+        for (port, out) in self.outputs.iter().zip(&r.outputs) {
+            port.takes(p, out.len())?;
+        }
+        Ok(())
+    }
+
+    /// Buffers that lie in the caller's memory for this request, or in what both sides see.
+    fn lend(
+        &self,
+        g: &mut StreamRequest<'_>,
+        b: &Block,
+        r: &Asked<'_, '_>,
+        kept: &StateBuffers<'_>,
+    ) {
+        for (port, out) in self.outputs.iter().zip(&r.outputs) {
+            if port.here && self.lendable(b, port) {
+                g.lent[port.buffer] = match out {
+                    Out::Device(at, _) => Some(*at),
+                    // Both sides see what is staged.
+                    Out::Host(_) if self.gpu.unified() => {
+                        Some(g.pinned.device_ptr().offset(port.staged as u64))
+                    }
+                    Out::Host(_) => None,
+                };
+            }
+        }
+        for &(buffer, at) in &kept.here {
+            g.lent[buffer] = Some(at);
+        }
+        if self.gpu.unified() {
+            self.lend_roads(g, b);
+        }
+    }
+
+    /// Queues the first `count` steps, each behind the events that it waits for, and what they make for the
+    /// caller.
+    fn queue_steps(
+        &self,
+        g: &mut StreamRequest<'_>,
+        r: &Asked<'_, '_>,
+        (p, count): (&[i64], usize),
+        waits: &[Vec<usize>],
+    ) -> Result<(), DeviceError> {
+        let failed = self.failed("a request");
         for (step, events) in waits.iter().enumerate().take(count) {
             g.wanted()?;
             for &e in events {
                 let what = (Activity::Wait, step, 0);
-                let (gpu, event) = (&self.gpu, &g.events[e]);
-                let queue = || f.compute.wait(event).map_err(&failed);
-                Watch::around(&mut g.watch, gpu, &f.compute, COMPUTE, what, queue)?;
+                let (gpu, compute, event) = (&self.gpu, g.compute, &g.events[e]);
+                let queue = || compute.wait(event).map_err(&failed);
+                Watch::around(&mut g.watch, gpu, compute, COMPUTE, what, queue)?;
             }
             match &self.steps.work[step] {
                 Work::Kernel(_) => g.kernel(step, p)?,
@@ -611,16 +662,21 @@ impl CudaExecutable {
                 g.take(port, 0, out)?;
             }
         }
-        let watch = g.watch.take();
-        drop(g);
-        if faults {
+        Ok(())
+    }
+
+    /// Waits for all that is queued; an error where a step wrote a fault to `words` on the device.
+    fn settle(&self, f: &CudaFrame, words: Option<DevicePtr>) -> Result<(), DeviceError> {
+        let failed = self.failed("a request");
+        let all = self.steps.names.len();
+        if let Some(words) = words {
             let to = self.staged_bytes..self.staged_bytes + all * 4;
             let context = &self.gpu.context;
             let queued = context.download_into(&f.pinned, to, words, f.compute.id());
             queued.map_err(&failed)?;
         }
         let done = f.copies.synchronize().and(f.compute.synchronize());
-        if faults {
+        if words.is_some() {
             let mut words = vec![0; all * 4];
             let read = f.pinned.read(self.staged_bytes, &mut words);
             // A lost GPU's own error says more.
@@ -628,11 +684,13 @@ impl CudaExecutable {
                 self.steps.fault(&words)?;
             }
         }
-        done.map_err(&failed)?;
-        if r.permit.called_off() {
-            return Err(DeviceError::Cancelled);
-        }
-        for (port, out) in self.outputs.iter().zip(r.outputs.iter_mut()) {
+        done.map_err(&failed)
+    }
+
+    /// Copies outputs that the caller wants in the host's memory to it.
+    fn read_outputs(&self, f: &CudaFrame, outputs: &mut [Out<'_>]) -> Result<(), DeviceError> {
+        let failed = self.failed("a request");
+        for (port, out) in self.outputs.iter().zip(outputs) {
             match (out, &f.host) {
                 _ if port.state => {}
                 (Out::Host(out), _) if port.here => {
@@ -644,12 +702,6 @@ impl CudaExecutable {
                 }
                 _ => {}
             }
-        }
-        if let (Some(t), Some(w)) = (r.timeline.as_deref_mut(), watch) {
-            t.steps = self.step_names();
-            t.spans.clear();
-            t.device.clear();
-            w.write(&self.gpu, t)?;
         }
         Ok(())
     }

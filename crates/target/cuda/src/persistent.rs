@@ -384,6 +384,18 @@ impl Init<'_> {
         Ok(Some(()))
     }
 
+    /// Memory for buffer `t`, with its bytes where the model has them.
+    fn brought(&self, t: usize) -> Result<Memory, DeviceError> {
+        let (gpu, b) = (self.gpu, self.b);
+        let buf = &b.buffers[t];
+        match buf.kind {
+            BufferKind::Weight(_) => {
+                placed(gpu, &buf.name, weight(gpu, b, t, self.weights)?.bytes())
+            }
+            _ => gpu.pool.take(buf.bytes).map_err(|e| gpu.failed("init", e)),
+        }
+    }
+
     /// Where buffer `t` stays, which lies in `m` now.
     fn stays(&self, t: usize, m: Memory) -> Result<PersistentBuffer, DeviceError> {
         let failed = |e| self.gpu.failed("init", e);
@@ -438,16 +450,9 @@ impl Init<'_> {
         for i in 0..b.init.len() {
             let touched = || steps.reads[i].iter().chain(&steps.writes[i]).copied();
             for t in touched() {
-                if now[t].is_some() {
-                    continue;
+                if now[t].is_none() {
+                    now[t] = Some(self.brought(t)?);
                 }
-                let buf = &b.buffers[t];
-                now[t] = Some(match buf.kind {
-                    BufferKind::Weight(_) => {
-                        placed(gpu, &buf.name, weight(gpu, b, t, self.weights)?.bytes())?
-                    }
-                    _ => gpu.pool.take(buf.bytes).map_err(failed)?,
-                });
             }
             let at = |x: usize| now[x].as_ref().map_or(DevicePtr(0), Memory::ptr);
             match &steps.work[i] {

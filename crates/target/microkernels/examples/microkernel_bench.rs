@@ -210,73 +210,71 @@ struct Conv {
     filter: usize,
 }
 
-fn convs(isa: Isa, k: &Kernels, peak: f64) {
-    let list = [
-        Conv {
-            name: "3x3 56x56 64->64",
-            size: 56,
-            cin: 64,
-            cout: 64,
-            filter: 3,
-        },
-        Conv {
-            name: "3x3 28x28 128->128",
-            size: 28,
-            cin: 128,
-            cout: 128,
-            filter: 3,
-        },
-        Conv {
-            name: "3x3 14x14 256->256",
-            size: 14,
-            cin: 256,
-            cout: 256,
-            filter: 3,
-        },
-        Conv {
-            name: "1x1 56x56 64->256",
-            size: 56,
-            cin: 64,
-            cout: 256,
-            filter: 1,
-        },
-    ];
-    for Conv {
-        name,
-        size,
-        cin,
-        cout,
-        filter,
-    } in list
-    {
-        let x = values(size * size * cin, 3);
-        let w = values(filter * filter * cin * cout, 4);
-        let zeros = vec![0.0_f32; cin];
-        let pixels = size * size;
-        let half = (filter / 2) as isize;
+const CONVS: [Conv; 4] = [
+    Conv {
+        name: "3x3 56x56 64->64",
+        size: 56,
+        cin: 64,
+        cout: 64,
+        filter: 3,
+    },
+    Conv {
+        name: "3x3 28x28 128->128",
+        size: 28,
+        cin: 128,
+        cout: 128,
+        filter: 3,
+    },
+    Conv {
+        name: "3x3 14x14 256->256",
+        size: 14,
+        cin: 256,
+        cout: 256,
+        filter: 3,
+    },
+    Conv {
+        name: "1x1 56x56 64->256",
+        size: 56,
+        cin: 64,
+        cout: 256,
+        filter: 1,
+    },
+];
+
+impl Conv {
+    /// What every tap of every pixel reads: rows of `x`, and `zeros` outside.
+    fn table(&self, x: &[f32], zeros: &[f32]) -> Vec<*const f32> {
+        let (size, half) = (self.size as isize, (self.filter / 2) as isize);
         let mut table = Vec::new();
-        for ky in 0..filter as isize {
-            for kx in 0..filter as isize {
-                for oy in 0..size as isize {
-                    for ox in 0..size as isize {
+        for ky in 0..self.filter as isize {
+            for kx in 0..self.filter as isize {
+                for oy in 0..size {
+                    for ox in 0..size {
                         let (y, c) = (oy + ky - half, ox + kx - half);
-                        let inside = y >= 0 && c >= 0 && y < size as isize && c < size as isize;
-                        table.push(if inside {
-                            x[(y as usize * size + c as usize) * cin..].as_ptr()
-                        } else {
-                            zeros.as_ptr()
+                        let inside = y >= 0 && c >= 0 && y < size && c < size;
+                        table.push(match inside {
+                            true => x[(y * size + c) as usize * self.cin..].as_ptr(),
+                            false => zeros.as_ptr(),
                         });
                     }
                 }
             }
         }
+        table
+    }
+
+    fn measure(&self, isa: Isa, k: &Kernels, peak: f64) {
+        let (cin, cout, taps) = (self.cin, self.cout, self.filter * self.filter);
+        let (pixels, depth) = (self.size * self.size, taps * cin);
+        let (x, w) = (values(pixels * cin, 3), values(depth * cout, 4));
+        let zeros = vec![0.0_f32; cin];
+        let table = self.table(&x, &zeros);
         let mut out = vec![0.0_f32; pixels * cout];
         let mut rows = Vec::new();
         for &(mr, nr) in k.shapes() {
             if mr * nr < 16 * 16 && isa == Isa::Avx512 || mr * nr < 4 * isa.lanes() {
                 continue;
             }
-            let depth = filter * filter * cin;
             let packed = pack(k, &w, depth, cout, nr);
             let kern = k.gemm(mr, nr).expect("legal shape");
             for mc in [56, 112, pixels] {
@@ -286,7 +284,7 @@ fn convs(isa: Isa, k: &Kernels, peak: f64) {
                         let g = Indirect {
                             m: mc.min(pixels - i),
                             n: cout,
-                            nkb: filter * filter,
+                            nkb: taps,
                             kc: cin,
                             table: table[i..].as_ptr(),
                             table_ld: pixels,
@@ -312,9 +310,9 @@ fn convs(isa: Isa, k: &Kernels, peak: f64) {
             }
         }
         rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-        println!("conv {name}:");
+        println!("conv {}:", self.name);
         for (t, mr, nr, mc) in rows.iter().take(4) {
-            let rate = 2.0 * (pixels * filter * filter * cin * cout) as f64 / t;
+            let rate = 2.0 * (pixels * depth * cout) as f64 / t;
             println!(
                 "  {mr:2}x{nr:<3} mc {mc:4}: {:8.1} us {:6.1} GFLOPS {:5.1}% of peak",
                 t * 1e6,
@@ -323,45 +321,56 @@ fn convs(isa: Isa, k: &Kernels, peak: f64) {
             );
         }
     }
-    for (size, c) in [(56_usize, 72_usize), (28, 240), (14, 480)] {
-        let wide = size + 2;
-        let (x, w) = (values(wide * wide * c, 5), values(9 * c, 6));
-        let mut out = vec![0.0_f32; size * size * c];
-        for run in [1, 3] {
-            let t = best(0.2, || {
-                for y in 0..size {
-                    let table: [*const f32; 9] =
-                        std::array::from_fn(|t| x[((y + t / 3) * wide + t % 3) * c..].as_ptr());
-                    let d = Depthwise {
-                        pixels: size,
-                        channels: c,
-                        taps: 9,
-                        run,
-                        table: table.as_ptr(),
-                        table_step: 0,
-                        x_step: c,
-                        x_offset: 0,
-                        w: w.as_ptr(),
-                        ldw: c,
-                        out: out[y * size * c..].as_mut_ptr(),
-                        out_step: c,
-                        bias: std::ptr::null(),
-                        accumulate: false,
-                        lo: f32::NEG_INFINITY,
-                        hi: f32::INFINITY,
-                    };
-                    // SAFETY: x is padded by one pixel all around.
-                    unsafe { (k.depthwise)(&d) };
-                }
-            });
-            let rate = 18.0 * (size * size * c) as f64 / t;
-            println!(
-                "depthwise 3x3 {size}x{size}x{c} in runs of {run}: {:.1} us {:.1} GFLOPS {:.1}% of peak",
-                t * 1e6,
-                rate / 1e9,
-                100.0 * rate / peak
-            );
-        }
+}
+
+fn convs(isa: Isa, k: &Kernels, peak: f64) {
+    for conv in CONVS {
+        conv.measure(isa, k, peak);
+    }
+    for (size, c) in [(56, 72), (28, 240), (14, 480)] {
+        depthwise(k, peak, size, c);
+    }
+}
+
+/// 3x3 taps over `size` x `size` pixels of `c` channels.
+fn depthwise(k: &Kernels, peak: f64, size: usize, c: usize) {
+    let wide = size + 2;
+    let (x, w) = (values(wide * wide * c, 5), values(9 * c, 6));
+    let mut out = vec![0.0_f32; size * size * c];
+    for run in [1, 3] {
+        let t = best(0.2, || {
+            for y in 0..size {
+                let table: [*const f32; 9] =
+                    std::array::from_fn(|t| x[((y + t / 3) * wide + t % 3) * c..].as_ptr());
+                let d = Depthwise {
+                    pixels: size,
+                    channels: c,
+                    taps: 9,
+                    run,
+                    table: table.as_ptr(),
+                    table_step: 0,
+                    x_step: c,
+                    x_offset: 0,
+                    w: w.as_ptr(),
+                    ldw: c,
+                    out: out[y * size * c..].as_mut_ptr(),
+                    out_step: c,
+                    bias: std::ptr::null(),
+                    accumulate: false,
+                    lo: f32::NEG_INFINITY,
+                    hi: f32::INFINITY,
+                };
+                // SAFETY: x is padded by one pixel all around.
+                unsafe { (k.depthwise)(&d) };
+            }
+        });
+        let rate = 18.0 * (size * size * c) as f64 / t;
+        println!(
+            "depthwise 3x3 {size}x{size}x{c} in runs of {run}: {:.1} us {:.1} GFLOPS {:.1}% of peak",
+            t * 1e6,
+            rate / 1e9,
+            100.0 * rate / peak
+        );
     }
 }
 

@@ -1,7 +1,8 @@
 //! Reductions and elementwise functions over rows.
 
 use super::{Guarded, Rng, close, fenced, isas};
-use shopfloor_microkernels::{Columns, kernels};
+use shopfloor_microkernels::isa::Isa;
+use shopfloor_microkernels::{BinaryFn, Columns, Kernels, ScalarFn, UnaryFn, kernels};
 
 #[test]
 fn reductions_match_f64() {
@@ -204,138 +205,148 @@ fn softmax_and_norm_rows() {
     }
 }
 
+/// Equal, or both no numbers.
+fn same(got: f32, want: f32) -> bool {
+    got == want || (got.is_nan() && want.is_nan())
+}
+
+fn truth(t: bool) -> f32 {
+    f32::from(u8::from(t))
+}
+
+/// `f`, and no number where an argument is none.
+fn unless_nan(f: fn(f32, f32) -> f32, a: f32, b: f32) -> f32 {
+    if a.is_nan() || b.is_nan() {
+        f32::NAN
+    } else {
+        f(a, b)
+    }
+}
+
+/// Functions of two rows, in place too, and of a row and a number.
+fn two_arguments(k: &Kernels, isa: Isa, a: &[f32], b: &[f32]) {
+    type Two = (&'static str, BinaryFn, ScalarFn, fn(f32, f32) -> f32);
+    let list: [Two; 9] = [
+        ("add", k.add, k.add_k, |a, b| a + b),
+        ("sub", k.sub, k.sub_k, |a, b| a - b),
+        ("mul", k.mul, k.mul_k, |a, b| a * b),
+        ("div", k.div, k.div_k, |a, b| a / b),
+        ("min", k.min, k.min_k, |a, b| unless_nan(f32::min, a, b)),
+        ("max", k.max, k.max_k, |a, b| unless_nan(f32::max, a, b)),
+        ("lt", k.lt, k.lt_k, |a, b| truth(a < b)),
+        ("le", k.le, k.le_k, |a, b| truth(a <= b)),
+        ("eq", k.eq, k.eq_k, |a, b| truth(a == b)),
+    ];
+    let n = a.len();
+    for (name, two, with, want) in list {
+        let mut out = Guarded::new(n);
+        // SAFETY: all have n elements.
+        unsafe { two(a.as_ptr(), b.as_ptr(), out.ptr(), n) };
+        out.check();
+        assert!(
+            (0..n).all(|i| same(out.inner()[i], want(a[i], b[i]))),
+            "{isa} {name} {n}"
+        );
+        out.inner_mut().copy_from_slice(b);
+        // SAFETY: as above, in place.
+        unsafe { two(a.as_ptr(), out.ptr(), out.ptr(), n) };
+        assert!(
+            (0..n).all(|i| same(out.inner()[i], want(a[i], b[i]))),
+            "{isa} {name} {n} in place"
+        );
+        // SAFETY: as above.
+        unsafe { with(a.as_ptr(), 0.5, out.ptr(), n) };
+        out.check();
+        assert!(
+            (0..n).all(|i| same(out.inner()[i], want(a[i], 0.5))),
+            "{isa} {name}_k {n}"
+        );
+    }
+}
+
+/// Functions with a number on the left, and of three rows.
+fn other_forms(k: &Kernels, a: &[f32], b: &[f32]) {
+    let n = a.len();
+    let mut out = Guarded::new(n);
+    // SAFETY: all have n elements.
+    unsafe {
+        (k.rsub_k)(a.as_ptr(), 2.0, out.ptr(), n);
+        assert!((0..n).all(|i| same(out.inner()[i], 2.0 - a[i])));
+        (k.rdiv_k)(a.as_ptr(), 2.0, out.ptr(), n);
+        assert!((0..n).all(|i| same(out.inner()[i], 2.0 / a[i])));
+        (k.gt_k)(a.as_ptr(), 0.0, out.ptr(), n);
+        assert!((0..n).all(|i| out.inner()[i] == truth(a[i] > 0.0)));
+        (k.ge_k)(a.as_ptr(), 0.0, out.ptr(), n);
+        assert!((0..n).all(|i| out.inner()[i] == truth(a[i] >= 0.0)));
+        (k.axpy)(2.0, a.as_ptr(), b.as_ptr(), out.ptr(), n);
+        for i in 0..n {
+            assert!(same(out.inner()[i], a[i].mul_add(2.0, b[i])));
+        }
+        (k.fma)(a.as_ptr(), b.as_ptr(), a.as_ptr(), out.ptr(), n);
+        for i in 0..n {
+            let want = a[i].mul_add(b[i], a[i]);
+            assert!(same(out.inner()[i], want) || (out.inner()[i] - want).abs() < 1e-6);
+        }
+        (k.select)(out.ptr(), a.as_ptr(), b.as_ptr(), out.ptr(), n);
+        for i in 0..n {
+            let chosen = if a[i].mul_add(b[i], a[i]) == 0.0 {
+                b[i]
+            } else {
+                a[i]
+            };
+            assert!(same(out.inner()[i], chosen));
+        }
+    }
+    out.check();
+}
+
+/// Functions of one row, for its values and those at which they turn.
+fn one_argument(k: &Kernels, isa: Isa, a: &[f32]) {
+    type One = (&'static str, UnaryFn, fn(f32) -> f32);
+    let list: [One; 9] = [
+        ("abs", k.abs, f32::abs),
+        ("neg", k.neg, |v| -v),
+        ("floor", k.floor, f32::floor),
+        ("ceil", k.ceil, f32::ceil),
+        ("trunc", k.trunc, f32::trunc),
+        ("round", k.round, f32::round_ties_even),
+        ("sqrt", k.sqrt, f32::sqrt),
+        ("recip", k.recip, |v| 1.0 / v),
+        ("relu", k.relu, |v| if v.is_nan() { v } else { v.max(0.0) }),
+    ];
+    let wide: Vec<f32> = a
+        .iter()
+        .map(|v| v * 1e3 + 0.5)
+        .chain([0.5, 1.5, 2.5, -0.5, 1e9, -1e30, f32::INFINITY, f32::NAN])
+        .collect();
+    let mut out = Guarded::new(wide.len());
+    for (name, f, want) in list {
+        // SAFETY: both have as many elements.
+        unsafe { f(wide.as_ptr(), out.ptr(), wide.len()) };
+        out.check();
+        assert!(
+            wide.iter()
+                .zip(out.inner())
+                .all(|(&x, &y)| same(y, want(x))),
+            "{isa} {name}"
+        );
+    }
+}
+
 #[test]
 fn elementwise_forms_and_in_place() {
     let mut rng = Rng::new(33);
-    let nan_min = |a: f32, b: f32| {
-        if a.is_nan() || b.is_nan() {
-            f32::NAN
-        } else {
-            a.min(b)
-        }
-    };
-    let nan_max = |a: f32, b: f32| {
-        if a.is_nan() || b.is_nan() {
-            f32::NAN
-        } else {
-            a.max(b)
-        }
-    };
-    let truth = |t: bool| f32::from(u8::from(t));
     for isa in isas() {
         let k = kernels(isa);
-        type Two = (
-            &'static str,
-            shopfloor_microkernels::BinaryFn,
-            shopfloor_microkernels::ScalarFn,
-            Box<dyn Fn(f32, f32) -> f32>,
-        );
-        let list: Vec<Two> = vec![
-            ("add", k.add, k.add_k, Box::new(|a, b| a + b)),
-            ("sub", k.sub, k.sub_k, Box::new(|a, b| a - b)),
-            ("mul", k.mul, k.mul_k, Box::new(|a, b| a * b)),
-            ("div", k.div, k.div_k, Box::new(|a, b| a / b)),
-            ("min", k.min, k.min_k, Box::new(nan_min)),
-            ("max", k.max, k.max_k, Box::new(nan_max)),
-            ("lt", k.lt, k.lt_k, Box::new(move |a, b| truth(a < b))),
-            ("le", k.le, k.le_k, Box::new(move |a, b| truth(a <= b))),
-            ("eq", k.eq, k.eq_k, Box::new(move |a, b| truth(a == b))),
-        ];
         for n in [0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 100] {
             let (mut a, mut b) = (rng.values(n), rng.values(n));
             if n > 8 {
                 (a[2], b[3], a[4]) = (f32::NAN, f32::NAN, b[4]);
                 (a[5], b[6]) = (f32::INFINITY, -0.0);
             }
-            let same = |got: f32, want: f32| got == want || (got.is_nan() && want.is_nan());
-            for (name, two, with, want) in &list {
-                let mut out = Guarded::new(n);
-                // SAFETY: all have n elements.
-                unsafe { two(a.as_ptr(), b.as_ptr(), out.ptr(), n) };
-                out.check();
-                assert!(
-                    (0..n).all(|i| same(out.inner()[i], want(a[i], b[i]))),
-                    "{isa} {name} {n}"
-                );
-                out.inner_mut().copy_from_slice(&b);
-                // SAFETY: as above, in place.
-                unsafe { two(a.as_ptr(), out.ptr(), out.ptr(), n) };
-                assert!(
-                    (0..n).all(|i| same(out.inner()[i], want(a[i], b[i]))),
-                    "{isa} {name} {n} in place"
-                );
-                // SAFETY: as above.
-                unsafe { with(a.as_ptr(), 0.5, out.ptr(), n) };
-                out.check();
-                assert!(
-                    (0..n).all(|i| same(out.inner()[i], want(a[i], 0.5))),
-                    "{isa} {name}_k {n}"
-                );
-            }
-            let mut out = Guarded::new(n);
-            // SAFETY: all have n elements.
-            unsafe {
-                (k.rsub_k)(a.as_ptr(), 2.0, out.ptr(), n);
-                assert!((0..n).all(|i| same(out.inner()[i], 2.0 - a[i])));
-                (k.rdiv_k)(a.as_ptr(), 2.0, out.ptr(), n);
-                assert!((0..n).all(|i| same(out.inner()[i], 2.0 / a[i])));
-                (k.gt_k)(a.as_ptr(), 0.0, out.ptr(), n);
-                assert!((0..n).all(|i| out.inner()[i] == truth(a[i] > 0.0)));
-                (k.ge_k)(a.as_ptr(), 0.0, out.ptr(), n);
-                assert!((0..n).all(|i| out.inner()[i] == truth(a[i] >= 0.0)));
-                (k.axpy)(2.0, a.as_ptr(), b.as_ptr(), out.ptr(), n);
-                for i in 0..n {
-                    assert!(same(out.inner()[i], a[i].mul_add(2.0, b[i])));
-                }
-                (k.fma)(a.as_ptr(), b.as_ptr(), a.as_ptr(), out.ptr(), n);
-                for i in 0..n {
-                    let want = a[i].mul_add(b[i], a[i]);
-                    assert!(same(out.inner()[i], want) || (out.inner()[i] - want).abs() < 1e-6);
-                }
-                (k.select)(out.ptr(), a.as_ptr(), b.as_ptr(), out.ptr(), n);
-                for i in 0..n {
-                    let chosen = if a[i].mul_add(b[i], a[i]) == 0.0 {
-                        b[i]
-                    } else {
-                        a[i]
-                    };
-                    assert!(same(out.inner()[i], chosen));
-                }
-            }
-            out.check();
-            let wide: Vec<f32> = a
-                .iter()
-                .map(|v| v * 1e3 + 0.5)
-                .chain([0.5, 1.5, 2.5, -0.5, 1e9, -1e30, f32::INFINITY, f32::NAN])
-                .collect();
-            let mut out = Guarded::new(wide.len());
-            type One = (
-                &'static str,
-                shopfloor_microkernels::UnaryFn,
-                fn(f32) -> f32,
-            );
-            let ones: [One; 9] = [
-                ("abs", k.abs, f32::abs),
-                ("neg", k.neg, |v| -v),
-                ("floor", k.floor, f32::floor),
-                ("ceil", k.ceil, f32::ceil),
-                ("trunc", k.trunc, f32::trunc),
-                ("round", k.round, f32::round_ties_even),
-                ("sqrt", k.sqrt, f32::sqrt),
-                ("recip", k.recip, |v| 1.0 / v),
-                ("relu", k.relu, |v| if v.is_nan() { v } else { v.max(0.0) }),
-            ];
-            for (name, f, want) in ones {
-                // SAFETY: both have as many elements.
-                unsafe { f(wide.as_ptr(), out.ptr(), wide.len()) };
-                out.check();
-                assert!(
-                    wide.iter()
-                        .zip(out.inner())
-                        .all(|(&x, &y)| same(y, want(x))),
-                    "{isa} {name}"
-                );
-            }
+            two_arguments(k, isa, &a, &b);
+            other_forms(k, &a, &b);
+            one_argument(k, isa, &a);
         }
     }
 }

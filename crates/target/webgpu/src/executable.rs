@@ -4,9 +4,10 @@ use crate::memory::ALIGN;
 use crate::memory::Memory;
 use crate::run::{Far, Place, Steps, fetch};
 use device::{
-    Device, DeviceError, Executable, Frame, HostMemory, HostPart, HostView, Permit, Request,
+    Device, DeviceError, Executable, Frame, HostMemory, HostPart, HostView, Permit, Request, State,
 };
 use emit::wgsl::Array;
+use kernel::TileProgram;
 use plan::{Block, Bound, BufferKind, Params, Size, VerifiedPlan};
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,6 +20,22 @@ struct Port {
     state: bool,
     /// Whether its buffer lies on the GPU.
     here: bool,
+}
+
+impl Port {
+    /// Whether a caller's buffer of `got` bytes is of the port's size under the parameters `p`; state has
+    /// a size of its own.
+    fn takes(&self, p: &[i64], got: usize) -> Result<(), DeviceError> {
+        match self.size.bytes(p) {
+            _ if self.state => Ok(()),
+            Some(want) if want == got => Ok(()),
+            want => Err(DeviceError::Port {
+                port: self.name.clone(),
+                want: want.unwrap_or(usize::MAX) as u64,
+                got: got as u64,
+            }),
+        }
+    }
 }
 
 /// A compiled block of a plan.
@@ -100,6 +117,98 @@ fn group(
 /// Bytes of one list of numbers at most.
 const LIST: u64 = 4096;
 
+fn refused(step: &str, why: String) -> DeviceError {
+    DeviceError::Unsupported {
+        device: "wgpu".into(),
+        step: step.into(),
+        why,
+    }
+}
+
+/// Writes the model's constants of device `place` to where `memory` has them in `kept`.
+fn write_weights(
+    gpu: &Gpu,
+    (b, place): (&Block, u32),
+    weights: &WeightStore,
+    (memory, kept): (&Memory, &wgpu::Buffer),
+) -> Result<(), DeviceError> {
+    for (buf, at) in b.buffers.iter().zip(&memory.at) {
+        let (BufferKind::Weight(id), true) = (buf.kind, buf.place == place) else {
+            continue;
+        };
+        let w = weights
+            .get(id)
+            .filter(|w| w.bytes.len() as u64 >= buf.bytes);
+        let w = w.ok_or_else(|| refused(&buf.name, format!("the model has no constant {id} of {} bytes; the plan was made for another model", buf.bytes)))?;
+        gpu.write(kept, at.1, &w.bytes[..buf.bytes as usize]);
+    }
+    Ok(())
+}
+
+/// The init segment of a block.
+struct Init<'a> {
+    gpu: &'a Gpu,
+    plan: &'a VerifiedPlan,
+    block: &'a Block,
+    programs: &'a [Option<TileProgram>],
+    place: u32,
+    host: Option<&'a dyn Device>,
+    weights: &'a Arc<WeightStore>,
+}
+
+impl Init<'_> {
+    /// Runs it once: what it makes stays in `kept`, and in `beside` on the host.
+    fn run(
+        &self,
+        memory: &Memory,
+        kept: &wgpu::Buffer,
+        beside: Option<&mut HostMemory>,
+    ) -> Result<(), DeviceError> {
+        let (gpu, b) = (self.gpu, self.block);
+        let mut params = Params::new();
+        let init = (b, &b.init[..], self.place);
+        let init = Steps::compile(gpu, init, self.programs, memory, &mut params)?;
+        let part = self
+            .host
+            .map(|h| HostPart::new(h, self.plan, b, &b.init, &mut params))
+            .transpose()?;
+        let dims = &self.plan.plan().dims;
+        let mut bound = Bound::new(&params, &b.symbols, dims)?;
+        let top: Vec<i64> = b
+            .symbols
+            .iter()
+            .map(|s| dims.get(s).map_or(1, |r| r.hi))
+            .collect();
+        let p = bound.at(&top)?;
+        let work = gpu.storage(memory.work_bytes, "the arena of init")?;
+        let numbers = gpu.storage(init.number_bytes + LIST, "numbers")?;
+        let bound = group(gpu, &work, kept, &numbers);
+        let place = Place {
+            memory,
+            work: &work,
+            kept,
+            numbers: &numbers,
+            bound: &bound,
+        };
+        let far = match (&part, beside) {
+            (Some(part), Some(memory)) => Some(Far {
+                part,
+                block: b,
+                memory,
+                view: HostView {
+                    inputs: &[],
+                    weights: self.weights,
+                    kept: None,
+                },
+                symbols: &top,
+            }),
+            _ => None,
+        };
+        let all = (b.init.len(), Permit::default());
+        init.run(gpu, &place, p, all, far, None)
+    }
+}
+
 impl GpuExecutable {
     pub fn new(
         gpu: Arc<Gpu>,
@@ -108,11 +217,6 @@ impl GpuExecutable {
         weights: &Arc<WeightStore>,
         host: Option<&dyn Device>,
     ) -> Result<GpuExecutable, DeviceError> {
-        let refused = |step: &str, why: String| DeviceError::Unsupported {
-            device: "wgpu".into(),
-            step: step.into(),
-            why,
-        };
         let b = block_of(&plan, block)?;
         let place = plan.plan().devices.len().saturating_sub(1) as u32;
         if place > 1 {
@@ -133,16 +237,7 @@ impl GpuExecutable {
         };
         let memory = Memory::new(b, place)?;
         let kept = gpu.storage(memory.kept_bytes, "weights")?;
-        for (buf, at) in b.buffers.iter().zip(&memory.at) {
-            let (BufferKind::Weight(id), true) = (buf.kind, buf.place == place) else {
-                continue;
-            };
-            let w = weights
-                .get(id)
-                .filter(|w| w.bytes.len() as u64 >= buf.bytes);
-            let w = w.ok_or_else(|| refused(&buf.name, format!("the model has no constant {id} of {} bytes; the plan was made for another model", buf.bytes)))?;
-            gpu.write(&kept, at.1, &w.bytes[..buf.bytes as usize]);
-        }
+        write_weights(&gpu, (b, place), weights, (&memory, &kept))?;
         let mut params = Params::new();
         let mut ports = |ports: &[plan::Port], states: Vec<u32>| -> Vec<Port> {
             ports
@@ -175,46 +270,16 @@ impl GpuExecutable {
             }),
         };
         if !b.init.is_empty() {
-            let mut params = Params::new();
-            let programs = plan.init_programs(block);
-            let init = Steps::compile(&gpu, (b, &b.init, place), programs, &memory, &mut params)?;
-            let part = host
-                .map(|h| HostPart::new(h, &plan, b, &b.init, &mut params))
-                .transpose()?;
-            let dims = &plan.plan().dims;
-            let mut bound = Bound::new(&params, &b.symbols, dims)?;
-            let top: Vec<i64> = b
-                .symbols
-                .iter()
-                .map(|s| dims.get(s).map_or(1, |r| r.hi))
-                .collect();
-            let p = bound.at(&top)?;
-            let work = gpu.storage(memory.work_bytes, "the arena of init")?;
-            let numbers = gpu.storage(init.number_bytes + LIST, "numbers")?;
-            let bound = group(&gpu, &work, &kept, &numbers);
-            let place = Place {
-                memory: &memory,
-                work: &work,
-                kept: &kept,
-                numbers: &numbers,
-                bound: &bound,
+            let init = Init {
+                gpu: &gpu,
+                plan: &plan,
+                block: b,
+                programs: plan.init_programs(block),
+                place,
+                host,
+                weights,
             };
-            let far = match (&part, &mut beside) {
-                (Some(part), Some(h)) => Some(Far {
-                    part,
-                    block: b,
-                    memory: &mut h.kept,
-                    view: HostView {
-                        inputs: &[],
-                        weights,
-                        kept: None,
-                    },
-                    symbols: &top,
-                }),
-                _ => None,
-            };
-            let all = (b.init.len(), Permit::default());
-            init.run(&gpu, &place, p, all, far, None)?;
+            init.run(&memory, &kept, beside.as_mut().map(|h| &mut h.kept))?;
         }
         Ok(GpuExecutable {
             gpu,
@@ -265,13 +330,9 @@ impl Executable for GpuExecutable {
 
     fn run(&self, frame: &mut Frame, request: Request<'_>) -> Result<(), DeviceError> {
         let b = block_of(&self.plan, self.block)?;
-        let refused = |why: &str| DeviceError::Unsupported {
-            device: "wgpu".into(),
-            step: "request".into(),
-            why: why.into(),
-        };
         let f = frame.0.downcast_mut::<GpuFrame>().ok_or_else(|| {
-            refused("the frame was made by another executable; make one with new_frame")
+            let why = "the frame was made by another executable; make one with new_frame";
+            refused("request", why.into())
         })?;
         let start = Instant::now();
         if request.symbols.len() != b.symbols.len()
@@ -279,46 +340,12 @@ impl Executable for GpuExecutable {
             || request.outputs.len() != self.outputs.len()
             || request.states.len() != b.states.len()
         {
-            return Err(refused(
-                "symbols, inputs, outputs or states are not as many as the block has",
-            ));
+            let why = "symbols, inputs, outputs or states are not as many as the block has";
+            return Err(refused("request", why.into()));
         }
         let p = f.bound.at(request.symbols)?;
-        let fits = |port: &Port, got: usize| match port.size.bytes(p) {
-            Some(want) if want == got => Ok(()),
-            want => Err(DeviceError::Port {
-                port: port.name.clone(),
-                want: want.unwrap_or(usize::MAX) as u64,
-                got: got as u64,
-            }),
-        };
-        for (port, bytes) in self.inputs.iter().zip(request.inputs) {
-            if !port.state {
-                fits(port, bytes.len())?;
-            }
-            if !port.state && port.here {
-                self.gpu
-                    .write(&f.work, self.memory.at[port.buffer].1, bytes);
-            }
-        }
-        for (port, bytes) in self.outputs.iter().zip(request.outputs.iter()) {
-            if !port.state {
-                fits(port, bytes.len())?;
-            }
-        }
-        for (s, state) in b.states.iter().zip(request.states.iter_mut()) {
-            let bytes = state.host()?;
-            let buffer = &b.buffers[s.buffer as usize];
-            if (bytes.len() as u64) < buffer.bytes {
-                return Err(DeviceError::Port {
-                    port: buffer.name.clone(),
-                    want: buffer.bytes,
-                    got: bytes.len() as u64,
-                });
-            }
-            let at = self.memory.at[s.buffer as usize].1;
-            self.gpu.write(&f.work, at, &bytes[..buffer.bytes as usize]);
-        }
+        self.write_inputs(&f.work, p, &request)?;
+        self.write_states(&f.work, b, request.states)?;
         let place = Place {
             memory: &self.memory,
             work: &f.work,
@@ -363,13 +390,7 @@ impl Executable for GpuExecutable {
         if request.permit.called_off() {
             return Err(DeviceError::Cancelled);
         }
-        for (s, state) in b.states.iter().zip(request.states.iter_mut()) {
-            let bytes = state.host()?;
-            let n = b.buffers[s.buffer as usize].bytes as usize;
-            let at = self.memory.at[s.buffer as usize].1;
-            let now = fetch(&self.gpu, &f.work, at, n)?;
-            bytes[..n].copy_from_slice(&now);
-        }
+        self.read_states(&f.work, b, request.states)?;
         if let Some(t) = timeline {
             t.total_ns = start.elapsed().as_nanos() as u64;
         }
@@ -386,6 +407,67 @@ impl Executable for GpuExecutable {
 }
 
 impl GpuExecutable {
+    /// Writes what the request gives, when the sizes of all its inputs and outputs are those of the ports
+    /// under the parameters `p`.
+    fn write_inputs(
+        &self,
+        work: &wgpu::Buffer,
+        p: &[i64],
+        request: &Request<'_>,
+    ) -> Result<(), DeviceError> {
+        for (port, bytes) in self.inputs.iter().zip(request.inputs) {
+            port.takes(p, bytes.len())?;
+            if !port.state && port.here {
+                let at = self.memory.at[port.buffer].1;
+                self.gpu.write(work, at, bytes);
+            }
+        }
+        for (port, bytes) in self.outputs.iter().zip(request.outputs.iter()) {
+            port.takes(p, bytes.len())?;
+        }
+        Ok(())
+    }
+
+    /// Writes the states of a request to their buffers.
+    fn write_states(
+        &self,
+        work: &wgpu::Buffer,
+        b: &Block,
+        states: &mut [&mut State],
+    ) -> Result<(), DeviceError> {
+        for (s, state) in b.states.iter().zip(states) {
+            let bytes = state.host()?;
+            let buffer = &b.buffers[s.buffer as usize];
+            if (bytes.len() as u64) < buffer.bytes {
+                return Err(DeviceError::Port {
+                    port: buffer.name.clone(),
+                    want: buffer.bytes,
+                    got: bytes.len() as u64,
+                });
+            }
+            let at = self.memory.at[s.buffer as usize].1;
+            self.gpu.write(work, at, &bytes[..buffer.bytes as usize]);
+        }
+        Ok(())
+    }
+
+    /// Copies what became of the states of a request back to them.
+    fn read_states(
+        &self,
+        work: &wgpu::Buffer,
+        b: &Block,
+        states: &mut [&mut State],
+    ) -> Result<(), DeviceError> {
+        for (s, state) in b.states.iter().zip(states) {
+            let bytes = state.host()?;
+            let n = b.buffers[s.buffer as usize].bytes as usize;
+            let at = self.memory.at[s.buffer as usize].1;
+            let now = fetch(&self.gpu, work, at, n)?;
+            bytes[..n].copy_from_slice(&now);
+        }
+        Ok(())
+    }
+
     /// Copies all outputs in one go.
     fn give_back(&self, f: &GpuFrame, outputs: &mut [&mut [u8]]) -> Result<(), DeviceError> {
         let mut places = vec![];

@@ -117,6 +117,162 @@ fn dispatch(
     pass.dispatch_workgroups(x, tasks.div_ceil(x), 1);
 }
 
+/// Timestamp queries of a set at most.
+const MOST_QUERIED_PASSES: u64 = 2048;
+
+/// The dispatches of a run as they are recorded and handed over.
+struct Recording<'a> {
+    gpu: &'a Gpu,
+    place: &'a Place<'a>,
+    p: &'a [i64],
+    pace: Pace<'a>,
+    encoder: wgpu::CommandEncoder,
+    /// Tasks recorded since the last submission.
+    carried: u32,
+    /// Two per pass, where the run is timed and the device has a clock.
+    queries: Option<wgpu::QuerySet>,
+    /// Shaders in the order of their passes, with their first task and how many.
+    timed: Vec<(usize, u32, u32)>,
+}
+
+/// Where the pass with number `pass` writes its times.
+fn timestamps(
+    queries: Option<&wgpu::QuerySet>,
+    pass: usize,
+) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
+    let at = pass as u32 * 2;
+    queries.map(|query_set| wgpu::ComputePassTimestampWrites {
+        query_set,
+        beginning_of_pass_write_index: Some(at),
+        end_of_pass_write_index: Some(at + 1),
+    })
+}
+
+impl<'a> Recording<'a> {
+    fn new(gpu: &'a Gpu, place: &'a Place<'a>, p: &'a [i64], permit: Permit<'a>) -> Recording<'a> {
+        Recording {
+            gpu,
+            place,
+            p,
+            pace: Pace {
+                permit,
+                last: None,
+                shaders: 0,
+            },
+            encoder: gpu.device.create_command_encoder(&Default::default()),
+            carried: 0,
+            queries: None,
+            timed: vec![],
+        }
+    }
+
+    fn tasks(&self, s: &Shader) -> u32 {
+        self.p[s.tasks as usize].max(0) as u32
+    }
+
+    /// Has the passes of `work` write their times, where the device can.
+    fn watch(&mut self, work: &[Work]) {
+        let each = self.gpu.most_at_once();
+        let passes = |w: &Work| match w {
+            Work::Shader(s) => u64::from(self.tasks(s).div_ceil(each).max(1)),
+            _ => 0,
+        };
+        let passes: u64 = work.iter().map(passes).sum();
+        if self.gpu.tick_ns.is_some() && (1..=MOST_QUERIED_PASSES).contains(&passes) {
+            let query_set = wgpu::QuerySetDescriptor {
+                label: None,
+                ty: wgpu::QueryType::Timestamp,
+                count: passes as u32 * 2,
+            };
+            self.queries = Some(self.gpu.device.create_query_set(&query_set));
+        }
+    }
+
+    /// Hands over what was recorded, if anything was.
+    fn hand_over(&mut self) -> Result<(), DeviceError> {
+        if self.carried > 0 {
+            let carried = std::mem::take(&mut self.carried);
+            self.pace.submit(self.gpu, &mut self.encoder, carried)?;
+        }
+        Ok(())
+    }
+
+    /// Hands over shader `s`, which is step `at`, in parts of as many tasks as may run at once. Every part
+    /// has its own numbers, which are written before it is handed over.
+    fn in_parts(&mut self, s: &Shader, at: usize) -> Result<(), DeviceError> {
+        self.hand_over()?;
+        let (all, each) = (self.tasks(s), self.gpu.most_at_once());
+        for first in (0..all).step_by(each as usize) {
+            let tasks = each.min(all - first);
+            let mut range = [0; 8];
+            range[..4].copy_from_slice(&(first + tasks).to_le_bytes());
+            range[4..].copy_from_slice(&first.to_le_bytes());
+            self.gpu.write(self.place.numbers, s.offset, &range);
+            let description = wgpu::ComputePassDescriptor {
+                label: None,
+                timestamp_writes: timestamps(self.queries.as_ref(), self.timed.len()),
+            };
+            let mut pass = self.encoder.begin_compute_pass(&description);
+            dispatch(self.gpu, &mut pass, self.place, s, tasks);
+            drop(pass);
+            self.timed.push((at, first, tasks));
+            self.pace.submit(self.gpu, &mut self.encoder, tasks)?;
+        }
+        Ok(())
+    }
+
+    /// Records a pass of the shaders of `work` from step `at` on: as many as a submission takes, or one where
+    /// passes are timed. Gives the first step that is not in it.
+    fn together(&mut self, work: &[Work], mut at: usize) -> Result<usize, DeviceError> {
+        let (most, each) = (self.gpu.most_tasks, self.gpu.most_at_once());
+        let timestamp_writes = timestamps(self.queries.as_ref(), self.timed.len());
+        let single = timestamp_writes.is_some();
+        let description = wgpu::ComputePassDescriptor {
+            label: None,
+            timestamp_writes,
+        };
+        let mut pass = self.encoder.begin_compute_pass(&description);
+        while let Some(Work::Shader(s)) = work.get(at) {
+            let tasks = self.p[s.tasks as usize].max(0) as u32;
+            if tasks > each {
+                break;
+            }
+            if tasks > 0 {
+                dispatch(self.gpu, &mut pass, self.place, s, tasks);
+                self.carried = self.carried.saturating_add(tasks);
+            }
+            self.timed.push((at, 0, tasks));
+            at += 1;
+            self.pace.shaders += 1;
+            if single || self.carried > most || self.pace.due() {
+                break;
+            }
+        }
+        drop(pass);
+        if self.carried > most || self.pace.due() {
+            let carried = std::mem::take(&mut self.carried);
+            self.pace.submit(self.gpu, &mut self.encoder, carried)?;
+        }
+        Ok(at)
+    }
+
+    /// Records the copy of all times into a buffer, given with its bytes. There is one pass per shader, so
+    /// every query up to here was written.
+    fn resolve(&mut self) -> Option<(wgpu::Buffer, u64)> {
+        let queries = self.queries.as_ref().filter(|_| !self.timed.is_empty())?;
+        let bytes = self.timed.len() as u64 * 16;
+        let b = self.gpu.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: bytes.next_multiple_of(ALIGN),
+            usage: wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
+            mapped_at_creation: false,
+        });
+        let all = 0..self.timed.len() as u32 * 2;
+        self.encoder.resolve_query_set(queries, all, &b, 0);
+        Some((b, bytes))
+    }
+}
+
 /// Steps in order, compiled.
 pub(crate) struct Steps {
     pub names: Vec<String>,
@@ -279,12 +435,8 @@ impl Steps {
         mut far: Option<Far<'_, '_>>,
         mut timeline: Option<(&mut Timeline, Instant)>,
     ) -> Result<(), DeviceError> {
-        let mut pace = Pace {
-            permit,
-            last: None,
-            shaders: 0,
-        };
-        pace.wanted()?;
+        let mut recording = Recording::new(gpu, place, p, permit);
+        recording.pace.wanted()?;
         gpu.write(place.numbers, 0, &self.numbers(p)?);
         let faults = self
             .work
@@ -297,48 +449,16 @@ impl Steps {
                 &vec![0; self.work.len() * 4],
             );
         }
-        let mut encoder = gpu.device.create_command_encoder(&Default::default());
-        let mut carried = 0u32;
-        let (most, each) = (gpu.most_tasks, gpu.most_at_once());
-        let of = |s: &Shader| p[s.tasks as usize].max(0) as u32;
-        let passes: u64 = self.work[..count]
-            .iter()
-            .map(|w| match w {
-                Work::Shader(s) => u64::from(of(s).div_ceil(each).max(1)),
-                _ => 0,
-            })
-            .sum();
-        let queries = match (&timeline, gpu.tick_ns) {
-            (Some(_), Some(_)) if (1..=2048).contains(&passes) => {
-                Some(gpu.device.create_query_set(&wgpu::QuerySetDescriptor {
-                    label: None,
-                    ty: wgpu::QueryType::Timestamp,
-                    count: passes as u32 * 2,
-                }))
-            }
-            _ => None,
-        };
-        // Shaders in the order of their passes, with their first task and how many.
-        let mut timed: Vec<(usize, u32, u32)> = vec![];
-        let writes = |timed: &[(usize, u32, u32)]| {
-            let at = timed.len() as u32 * 2;
-            queries
-                .as_ref()
-                .map(|query_set| wgpu::ComputePassTimestampWrites {
-                    query_set,
-                    beginning_of_pass_write_index: Some(at),
-                    end_of_pass_write_index: Some(at + 1),
-                })
-        };
+        let work = &self.work[..count];
+        if timeline.is_some() {
+            recording.watch(work);
+        }
         let mut at = 0;
         while at < count {
-            match &self.work[at] {
+            match &work[at] {
                 Work::Host(_) | Work::Far | Work::CopyDirection(_) => {
-                    if carried > 0 {
-                        pace.submit(gpu, &mut encoder, carried)?;
-                        carried = 0;
-                    }
-                    pace.wanted()?;
+                    recording.hand_over()?;
+                    recording.pace.wanted()?;
                     let began = Instant::now();
                     self.beside(gpu, place, p, (at, permit.cancel), far.as_mut())?;
                     if let Some((t, start)) = &mut timeline {
@@ -354,93 +474,40 @@ impl Steps {
                     }
                     at += 1;
                 }
-                Work::Shader(s) if of(s) > each => {
-                    // Every part has its own numbers, which are written before it is handed over.
-                    if carried > 0 {
-                        pace.submit(gpu, &mut encoder, carried)?;
-                        carried = 0;
-                    }
-                    let all = of(s);
-                    for first in (0..all).step_by(each as usize) {
-                        let tasks = each.min(all - first);
-                        let mut range = [0; 8];
-                        range[..4].copy_from_slice(&(first + tasks).to_le_bytes());
-                        range[4..].copy_from_slice(&first.to_le_bytes());
-                        gpu.write(place.numbers, s.offset, &range);
-                        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
-                            label: None,
-                            timestamp_writes: writes(&timed),
-                        });
-                        dispatch(gpu, &mut pass, place, s, tasks);
-                        drop(pass);
-                        timed.push((at, first, tasks));
-                        pace.submit(gpu, &mut encoder, tasks)?;
-                    }
+                Work::Shader(s) if recording.tasks(s) > gpu.most_at_once() => {
+                    recording.in_parts(s, at)?;
                     at += 1;
                 }
-                Work::Shader(_) => {
-                    let writes = writes(&timed);
-                    let single = writes.is_some();
-                    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
-                        label: None,
-                        timestamp_writes: writes,
-                    });
-                    while let Some(Work::Shader(s)) = self.work[..count].get(at) {
-                        let tasks = of(s);
-                        if tasks > each {
-                            break;
-                        }
-                        if tasks > 0 {
-                            dispatch(gpu, &mut pass, place, s, tasks);
-                            carried = carried.saturating_add(tasks);
-                        }
-                        timed.push((at, 0, tasks));
-                        at += 1;
-                        pace.shaders += 1;
-                        if single || carried > most || pace.due() {
-                            break;
-                        }
-                    }
-                    drop(pass);
-                    if carried > most || pace.due() {
-                        pace.submit(gpu, &mut encoder, carried)?;
-                        carried = 0;
-                    }
-                }
+                Work::Shader(_) => at = recording.together(work, at)?,
             }
         }
         let submitted = Instant::now();
-        let mut resolved = None;
-        if let (Some(q), false) = (&queries, timed.is_empty()) {
-            // One pass per shader: every query up to here was written.
-            let bytes = timed.len() as u64 * 16;
-            let b = gpu.device.create_buffer(&wgpu::BufferDescriptor {
-                label: None,
-                size: bytes.next_multiple_of(ALIGN),
-                usage: wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
-                mapped_at_creation: false,
-            });
-            encoder.resolve_query_set(q, 0..timed.len() as u32 * 2, &b, 0);
-            resolved = Some((b, bytes));
-        }
-        gpu.submit(encoder, carried);
-        pace.wanted()?;
+        let resolved = recording.resolve();
+        gpu.submit(recording.encoder, recording.carried);
+        recording.pace.wanted()?;
         if faults {
-            let words = fetch(gpu, place.work, place.memory.fault, self.work.len() * 4)?;
-            for (i, w) in words.chunks_exact(4).enumerate() {
-                let code = u32::from_le_bytes([w[0], w[1], w[2], w[3]]) as usize;
-                if let (1.., Work::Shader(s)) = (code, &self.work[i]) {
-                    let why = s.faults.get(code - 1).cloned();
-                    return Err(self.error(i, why.unwrap_or_else(|| format!("fault {code}"))));
-                }
-            }
+            self.fault(gpu, place)?;
         }
         if let Some((t, start)) = timeline {
             let mut times = vec![];
             if let Some((b, bytes)) = resolved {
                 times = fetch(gpu, &b, 0, bytes as usize)?;
             }
-            self.spans(t, &timed, &times, gpu.tick_ns, start, submitted);
+            let timed = &recording.timed;
+            self.spans(t, timed, &times, gpu.tick_ns, start, submitted);
+        }
+        Ok(())
+    }
+
+    /// The first fault that a run's shaders wrote down, as an error.
+    fn fault(&self, gpu: &Gpu, place: &Place) -> Result<(), DeviceError> {
+        let words = fetch(gpu, place.work, place.memory.fault, self.work.len() * 4)?;
+        for (i, w) in words.chunks_exact(4).enumerate() {
+            let code = u32::from_le_bytes([w[0], w[1], w[2], w[3]]) as usize;
+            if let (1.., Work::Shader(s)) = (code, &self.work[i]) {
+                let why = s.faults.get(code - 1).cloned();
+                return Err(self.error(i, why.unwrap_or_else(|| format!("fault {code}"))));
+            }
         }
         Ok(())
     }

@@ -120,6 +120,20 @@ impl Inspection {
     /// As text; `all` lists every node and kernel, otherwise the 10 nodes with most operations and
     /// the 20 kernels with most bytes.
     pub fn render(&self, style: Style, all: bool) -> String {
+        let mut out = self.model_text(style);
+        if !self.unsupported.is_empty() {
+            out.push_str(&self.unsupported_text(style));
+            return out;
+        }
+        out.push_str("  supported   all nodes\n");
+        out.push_str(&self.request_text(style));
+        out.push_str(&self.nodes_text(style, all));
+        out.push_str(&self.kernels_text(style, all));
+        out
+    }
+
+    /// What the file says.
+    fn model_text(&self, style: Style) -> String {
         let mut out = String::new();
         let _ = writeln!(out, "{}", style.heading(&self.model));
         let opset: Vec<String> = self.opset.iter().map(|(d, v)| format!("{d} {v}")).collect();
@@ -135,21 +149,11 @@ impl Inspection {
             opset.join(", "),
             self.ir_version
         );
-        for (i, v) in self.inputs.iter().enumerate() {
-            let _ = writeln!(
-                out,
-                "  {:<10}  {}",
-                if i == 0 { "inputs" } else { "" },
-                v.text()
-            );
-        }
-        for (i, v) in self.outputs.iter().enumerate() {
-            let _ = writeln!(
-                out,
-                "  {:<10}  {}",
-                if i == 0 { "outputs" } else { "" },
-                v.text()
-            );
+        for (what, list) in [("inputs", &self.inputs), ("outputs", &self.outputs)] {
+            for (i, v) in list.iter().enumerate() {
+                let what = if i == 0 { what } else { "" };
+                let _ = writeln!(out, "  {what:<10}  {}", v.text());
+            }
         }
         let _ = writeln!(
             out,
@@ -169,21 +173,28 @@ impl Inspection {
         for l in lines {
             let _ = writeln!(out, "              {l}");
         }
-        if !self.unsupported.is_empty() {
-            let _ = writeln!(
-                out,
-                "\n{}",
-                style.heading(&format!("not supported: {} nodes", self.unsupported.len()))
-            );
-            for u in &self.unsupported {
-                let _ = writeln!(out, "  {} ({} of opset {})", u.node, u.operator, u.opset);
-                for l in units::wrapped(&u.remedy, style.width.saturating_sub(6)) {
-                    let _ = writeln!(out, "      {l}");
-                }
+        out
+    }
+
+    fn unsupported_text(&self, style: Style) -> String {
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "\n{}",
+            style.heading(&format!("not supported: {} nodes", self.unsupported.len()))
+        );
+        for u in &self.unsupported {
+            let _ = writeln!(out, "  {} ({} of opset {})", u.node, u.operator, u.opset);
+            for l in units::wrapped(&u.remedy, style.width.saturating_sub(6)) {
+                let _ = writeln!(out, "      {l}");
             }
-            return out;
         }
-        let _ = writeln!(out, "  supported   all nodes");
+        out
+    }
+
+    /// Sums over one request.
+    fn request_text(&self, style: Style) -> String {
+        let mut out = String::new();
         let given: Vec<String> = self.dims.iter().map(|(d, v)| format!("{d}={v}")).collect();
         let at = if given.is_empty() {
             String::new()
@@ -220,7 +231,11 @@ impl Inspection {
         if self.kernels.iter().any(|k| k.in_control) {
             let _ = writeln!(out, "  bodies of branches and loops are counted once each");
         }
-        out.push_str(&self.nodes_text(style, all));
+        out
+    }
+
+    fn kernels_text(&self, style: Style, all: bool) -> String {
+        let mut out = String::new();
         let _ = writeln!(out, "\n{}", style.heading("fused into kernels"));
         let mut t = Table::new(&[
             ("  nodes", Align::Wrap),

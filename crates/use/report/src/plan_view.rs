@@ -231,8 +231,20 @@ impl PlanView {
 
     /// The plan as text; with `why` also the decisions, grouped by what was decided.
     pub fn render(&self, style: Style, why: bool) -> String {
-        let mut out = String::new();
-        let goal = match self.goal {
+        let mut out = self.head_text(style, why);
+        out.push('\n');
+        out.push_str(&self.steps_text(style));
+        out.push_str(&self.request_text(style));
+        let _ = writeln!(out, "\n{}", style.heading("memory"));
+        out.push_str(&self.memory.render(style));
+        if why {
+            out.push_str(&crate::whys::grouped(&self.whys, style));
+        }
+        out
+    }
+
+    fn goal_text(&self) -> String {
+        match self.goal {
             Goal::Latency => "latency".to_string(),
             Goal::Throughput {
                 max_latency_s: None,
@@ -240,18 +252,16 @@ impl PlanView {
             Goal::Throughput {
                 max_latency_s: Some(s),
             } => format!("throughput within {}", units::seconds(s)),
-        };
+        }
+    }
+
+    /// What is planned for what.
+    fn head_text(&self, style: Style, why: bool) -> String {
+        let mut out = String::new();
         let _ = writeln!(out, "{}", style.heading(&format!("plan of {}", self.model)));
         let workers = units::plural(u64::from(self.workers), "worker");
         let machine = format!("{} ({}), {workers}", self.machine, self.target);
-        // Names of processors may be long, and there may be two of them.
-        let said = |out: &mut String, what: &str, text: &str| {
-            let lines = units::wrapped(text, style.width.saturating_sub(11));
-            for (i, line) in lines.iter().enumerate() {
-                let what = if i == 0 { what } else { "" };
-                let _ = writeln!(out, "  {what:7}  {line}");
-            }
-        };
+        let said = |out: &mut String, what: &str, text: &str| said(out, style, what, text);
         match &self.device {
             Some(d) => said(&mut out, "device", &format!("{d} runs it: {machine}")),
             None => said(
@@ -284,7 +294,7 @@ impl PlanView {
                 crate::study::label(k, self.unvalidated)
             );
         }
-        let _ = writeln!(out, "  goal     {goal}");
+        let _ = writeln!(out, "  goal     {}", self.goal_text());
         if let Some(d) = &self.division {
             let _ = writeln!(
                 out,
@@ -303,7 +313,12 @@ impl PlanView {
         if let Some(note) = &self.note {
             said(&mut out, "note", note);
         }
-        out.push('\n');
+        out
+    }
+
+    /// The table of steps, with the control flow between them.
+    fn steps_text(&self, style: Style) -> String {
+        let mut out = String::new();
         let mut t = Table::new(&[
             ("step", Align::Right),
             ("nodes", Align::Wrap),
@@ -346,6 +361,12 @@ impl PlanView {
             t.row(vec!["".into(), text.clone(), "control".into()]);
         }
         out.push_str(&t.render(style));
+        out
+    }
+
+    /// What one request takes.
+    fn request_text(&self, style: Style) -> String {
+        let mut out = String::new();
         let init: f64 = self.init.iter().map(|s| s.predicted_us).sum();
         if !self.init.is_empty() {
             let _ = writeln!(
@@ -377,12 +398,16 @@ impl PlanView {
         for line in bodies_text(&self.bodies) {
             let _ = writeln!(out, "  {line}");
         }
-        let _ = writeln!(out, "\n{}", style.heading("memory"));
-        out.push_str(&self.memory.render(style));
-        if why {
-            out.push_str(&crate::whys::grouped(&self.whys, style));
-        }
         out
+    }
+}
+
+/// A line of `what`, wrapped: names of processors may be long, and there may be two of them.
+fn said(out: &mut String, style: Style, what: &str, text: &str) {
+    let lines = units::wrapped(text, style.width.saturating_sub(11));
+    for (i, line) in lines.iter().enumerate() {
+        let what = if i == 0 { what } else { "" };
+        let _ = writeln!(out, "  {what:7}  {line}");
     }
 }
 

@@ -68,6 +68,37 @@ pub struct Accounting {
 }
 
 impl Accounting {
+    /// As text, with `nodes` each of them.
+    fn text(&self, style: Style, nodes: bool) -> String {
+        let mut out = String::new();
+        let nodes_text = format!(
+            "nodes of the model: {} = {} in steps + {} views + {} folded at load + {} not needed + {} control flow",
+            self.total, self.in_steps, self.views, self.folded, self.dead, self.control
+        );
+        for line in units::wrapped(&nodes_text, style.width.saturating_sub(2)) {
+            let _ = writeln!(out, "  {line}");
+        }
+        if nodes {
+            let mut t = Table::new(&[
+                ("  node", Align::Wrap),
+                ("operator", Align::Left),
+                ("became", Align::Left),
+                ("steps", Align::Wrap),
+            ]);
+            for n in &self.nodes {
+                t.row(vec![
+                    format!("  {}", n.node),
+                    n.op_type.clone(),
+                    n.fate.into(),
+                    n.steps.join(", "),
+                ]);
+            }
+            out.push('\n');
+            out.push_str(&t.render(style));
+        }
+        out
+    }
+
     /// Counts `fates`.
     pub fn new(fates: &[NodeFate]) -> Accounting {
         let mut a = Accounting {
@@ -309,7 +340,6 @@ impl Profile {
 
     /// As text: the `top` steps by time, sums, and the nodes' accounting (each one with `nodes`).
     pub fn render(&self, style: Style, top: usize, nodes: bool) -> String {
-        let us = |v: f64| units::seconds(v * 1e-6);
         let mut out = String::new();
         let _ = writeln!(
             out,
@@ -353,6 +383,18 @@ impl Profile {
                 self.steps.len()
             ))
         );
+        out.push_str(&self.times_text(&order, style));
+        out.push_str(&schedules_text(&order, style));
+        out.push_str(&reasons_text(&order, style));
+        out.push_str(&self.request_text(style));
+        out.push_str(&self.accounting.text(style, nodes));
+        out
+    }
+
+    /// The table of what steps take.
+    fn times_text(&self, order: &[&StepProfile], style: Style) -> String {
+        let shared = self.shared();
+        let us = |v: f64| units::seconds(v * 1e-6);
         let mut t = Table::new(&[
             ("step", Align::Right),
             ("nodes", Align::Wrap),
@@ -364,7 +406,7 @@ impl Profile {
             ("GFLOPS", Align::Right),
             ("GB/s unique|all", Align::Right),
         ]);
-        for s in &order {
+        for s in order {
             t.row(vec![
                 s.step.number.to_string(),
                 s.step.nodes_text(shared),
@@ -381,54 +423,13 @@ impl Profile {
                 ),
             ]);
         }
-        out.push_str(&t.render(style));
-        let _ = writeln!(out, "\n{}", style.heading("how they run"));
-        let mut t = Table::new(&[
-            ("step", Align::Right),
-            ("shapes", Align::Wrap),
-            ("tiles", Align::Wrap),
-            ("tasks/workers", Align::Right),
-            ("FLOP", Align::Right),
-            ("bytes unique|all", Align::Right),
-            ("ops/B", Align::Right),
-            ("bound", Align::Left),
-        ]);
-        for s in &order {
-            t.row(vec![
-                s.step.number.to_string(),
-                s.step.shapes.clone(),
-                s.step.schedule.clone(),
-                format!("{}/{}", s.step.tasks, s.workers),
-                units::count(s.step.flop),
-                format!(
-                    "{}|{}",
-                    units::bytes(s.step.unique_bytes()),
-                    units::bytes(s.step.all_bytes())
-                ),
-                units::number(s.intensity),
-                s.step.bound.clone(),
-            ]);
-        }
-        out.push_str(&t.render(style));
-        let _ = writeln!(out, "\n{}", style.heading("why they run so"));
-        for s in &order {
-            let reason = if s.step.reason.is_empty() {
-                "no decision is recorded"
-            } else {
-                s.step.reason.as_str()
-            };
-            for (i, l) in units::wrapped(reason, style.width.saturating_sub(6).max(20))
-                .iter()
-                .enumerate()
-            {
-                let number = if i == 0 {
-                    s.step.number.to_string()
-                } else {
-                    String::new()
-                };
-                let _ = writeln!(out, "{number:>4}  {l}");
-            }
-        }
+        t.render(style)
+    }
+
+    /// What a request takes, beside what was predicted.
+    fn request_text(&self, style: Style) -> String {
+        let mut out = String::new();
+        let us = |v: f64| units::seconds(v * 1e-6);
         let _ = writeln!(out, "\n{}", style.heading("one request"));
         let rate = if self.steps_us > 0.0 {
             self.flop / (self.steps_us * 1e-6)
@@ -466,32 +467,6 @@ impl Profile {
         );
         for q in &self.queues {
             let _ = writeln!(out, "  {} (its own clock)", q.line());
-        }
-        let a = &self.accounting;
-        let nodes_text = format!(
-            "nodes of the model: {} = {} in steps + {} views + {} folded at load + {} not needed + {} control flow",
-            a.total, a.in_steps, a.views, a.folded, a.dead, a.control
-        );
-        for line in units::wrapped(&nodes_text, style.width.saturating_sub(2)) {
-            let _ = writeln!(out, "  {line}");
-        }
-        if nodes {
-            let mut t = Table::new(&[
-                ("  node", Align::Wrap),
-                ("operator", Align::Left),
-                ("became", Align::Left),
-                ("steps", Align::Wrap),
-            ]);
-            for n in &a.nodes {
-                t.row(vec![
-                    format!("  {}", n.node),
-                    n.op_type.clone(),
-                    n.fate.into(),
-                    n.steps.join(", "),
-                ]);
-            }
-            out.push('\n');
-            out.push_str(&t.render(style));
         }
         out
     }
@@ -536,6 +511,65 @@ impl Profile {
         ]);
         t.render(style)
     }
+}
+
+/// The table of how steps run.
+fn schedules_text(order: &[&StepProfile], style: Style) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "\n{}", style.heading("how they run"));
+    let mut t = Table::new(&[
+        ("step", Align::Right),
+        ("shapes", Align::Wrap),
+        ("tiles", Align::Wrap),
+        ("tasks/workers", Align::Right),
+        ("FLOP", Align::Right),
+        ("bytes unique|all", Align::Right),
+        ("ops/B", Align::Right),
+        ("bound", Align::Left),
+    ]);
+    for s in order {
+        t.row(vec![
+            s.step.number.to_string(),
+            s.step.shapes.clone(),
+            s.step.schedule.clone(),
+            format!("{}/{}", s.step.tasks, s.workers),
+            units::count(s.step.flop),
+            format!(
+                "{}|{}",
+                units::bytes(s.step.unique_bytes()),
+                units::bytes(s.step.all_bytes())
+            ),
+            units::number(s.intensity),
+            s.step.bound.clone(),
+        ]);
+    }
+    out.push_str(&t.render(style));
+    out
+}
+
+/// Why steps run as they do.
+fn reasons_text(order: &[&StepProfile], style: Style) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "\n{}", style.heading("why they run so"));
+    for s in order {
+        let reason = if s.step.reason.is_empty() {
+            "no decision is recorded"
+        } else {
+            s.step.reason.as_str()
+        };
+        for (i, l) in units::wrapped(reason, style.width.saturating_sub(6).max(20))
+            .iter()
+            .enumerate()
+        {
+            let number = if i == 0 {
+                s.step.number.to_string()
+            } else {
+                String::new()
+            };
+            let _ = writeln!(out, "{number:>4}  {l}");
+        }
+    }
+    out
 }
 
 #[cfg(test)]

@@ -123,6 +123,61 @@ impl Index {
     }
 }
 
+/// Loops over the axes of a piece that are longer than 1.
+struct Loops {
+    /// Over those that indices vary over: `n`, or one of a single position.
+    over: [Step; MAX_AXES],
+    n: usize,
+    /// Over the others: `m`.
+    rest: [Option<Step>; MAX_AXES],
+    m: usize,
+}
+
+impl Loops {
+    /// `None` where addresses are not affine over the piece. `vary` has a bit for every axis that indices
+    /// vary over.
+    fn new(
+        ctx: &Ctx,
+        op: &COperand,
+        (tile, view): (&CTile, &View),
+        (org, len): (&Axes<i64>, &Axes<i64>),
+        vary: u32,
+    ) -> Option<Loops> {
+        let e = op.elem as i64;
+        let one = Step {
+            axis: 0,
+            len: 1,
+            dst: 0,
+            src: 0,
+        };
+        let (mut over, mut rest) = ([one; MAX_AXES], [None; MAX_AXES]);
+        let (mut n, mut m) = (0, 0);
+        for &a in tile.axes.iter().filter(|&&a| len[a] > 1) {
+            let src = match op.access.terms.iter().find(|t| t.axis == a) {
+                None => 0,
+                Some(t) => match piece(t, ctx.p, org[a], len[a]) {
+                    Piece::Affine(s) => s,
+                    _ => return None,
+                },
+            };
+            let step = Step {
+                axis: a,
+                len: len[a],
+                dst: view.st[a] * e,
+                src: src * e,
+            };
+            if vary >> a & 1 == 1 {
+                over[n] = step;
+                n += 1;
+            } else {
+                rest[m] = Some(step);
+                m += 1;
+            }
+        }
+        Some(Loops { over, n, rest, m })
+    }
+}
+
 /// Loads the piece `org`, `len` of `op` to `dst`, strides of the tile in `view`. False: addresses are
 /// not affine over the piece, and nothing was done. The bounds hold.
 pub(in crate::exec) fn gather(
@@ -148,39 +203,15 @@ pub(in crate::exec) fn gather(
         }
         *slot = Some(x);
     }
-    // Loops over axes that indices vary over, and over the others.
-    let (mut over, mut rest) = (
-        [Step {
-            axis: 0,
-            len: 1,
-            dst: 0,
-            src: 0,
-        }; MAX_AXES],
-        [None; MAX_AXES],
-    );
-    let (mut n, mut m) = (0, 0);
-    for &a in tile.axes.iter().filter(|&&a| len[a] > 1) {
-        let src = match op.access.terms.iter().find(|t| t.axis == a) {
-            None => 0,
-            Some(t) => match piece(t, ctx.p, org[a], len[a]) {
-                Piece::Affine(s) => s,
-                _ => return Ok(false),
-            },
-        };
-        let step = Step {
-            axis: a,
-            len: len[a],
-            dst: view.st[a] * e,
-            src: src * e,
-        };
-        if vary >> a & 1 == 1 {
-            over[n] = step;
-            n += 1;
-        } else {
-            rest[m] = Some(step);
-            m += 1;
-        }
-    }
+    let Some(Loops {
+        over,
+        n,
+        mut rest,
+        mut m,
+    }) = Loops::new(ctx, op, (tile, view), (org, len), vary)
+    else {
+        return Ok(false);
+    };
     // The innermost of the others is a row when it lies in one piece on both sides.
     let mut row = e;
     if let Some(i) = (0..m)
@@ -237,20 +268,23 @@ pub(in crate::exec) fn gather(
             });
             first += count as i64;
         }
-        // The next position of the outer axes.
-        let mut i = n.max(1) - 1;
-        loop {
-            if i == 0 {
-                return Ok(true);
-            }
-            i -= 1;
-            at[i] += 1;
-            if at[i] < over[i].len {
-                break;
-            }
-            at[i] = 0;
+        if !step(&over[..n.max(1) - 1], &mut at) {
+            return Ok(true);
         }
     }
+}
+
+/// The next position `at` of `axes`; false when it is back at the start.
+#[inline]
+fn step(axes: &[Step], at: &mut [i64; MAX_AXES]) -> bool {
+    for (s, at) in axes.iter().zip(at).rev() {
+        *at += 1;
+        if *at < s.len {
+            return true;
+        }
+        *at = 0;
+    }
+    false
 }
 
 /// Calls `f` for every position of `steps`.

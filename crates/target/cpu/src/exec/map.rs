@@ -34,14 +34,44 @@ pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
             count += 1;
         }
     }
-    let n_args = m.args.len();
     let lane = m.lane;
-    let mut n = lane.map_or(1, |a| ctx.len[a]);
-    let lane_st = |v: &View| lane.map_or(0, |a| v.st[a]);
-    while count > 0 && lane.is_some() {
-        let a = outer[count - 1];
-        let merges = |v: &View| v.st[a] == lane_st(v) * n;
-        let l = lane.unwrap_or(0);
+    let n = merge(ctx, m, (dst, old.as_ref()), (&outer, &mut count));
+    let outer = &outer[..count];
+    if let (Some((f, slot)), Some(l)) = (m.prog.unary, lane)
+        && n >= ALONE
+        && dst.st[l] == 1
+        && view(m.args[slot]).st[l] == 1
+    {
+        one_function(ctx, f, (dst, view(m.args[slot])), outer, n);
+        return;
+    }
+    if let (Some(flat), Some(l), true) = (&m.flat, lane, count > 0 && n > 1 && n <= SHORT)
+        && dst.st[l] == 1
+    {
+        short_rows(ctx, m, flat, (dst, old.as_ref()), outer, n);
+        return;
+    }
+    long_rows(ctx, m, (dst, old.as_ref()), outer, n);
+}
+
+/// Takes the innermost of `count` outer axes into the lane axis as long as all sides continue; the length of
+/// a row then.
+#[inline]
+fn merge(
+    ctx: &Ctx,
+    m: &CMap,
+    (dst, old): (&View, Option<&View>),
+    (outer, count): (&[usize], &mut usize),
+) -> i64 {
+    let view = |t: usize| match old {
+        Some(old) if t == m.dst => old,
+        _ => &ctx.views[t],
+    };
+    let Some(l) = m.lane else { return 1 };
+    let mut n = ctx.len[l];
+    while *count > 0 {
+        let a = outer[*count - 1];
+        let merges = |v: &View| v.st[a] == v.st[l] * n;
         // A reader without either axis repeats its value: it may merge only when its lanes are uniform.
         if m.prog.index >> a & 1 == 1
             || m.prog.index >> l & 1 == 1
@@ -51,22 +81,21 @@ pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
             break;
         }
         n *= ctx.len[a];
-        count -= 1;
+        *count -= 1;
     }
-    if let (Some((f, slot)), Some(l)) = (m.prog.unary, lane)
-        && n >= ALONE
-        && dst.st[l] == 1
-        && view(m.args[slot]).st[l] == 1
-    {
-        one_function(ctx, f, (dst, view(m.args[slot])), &outer[..count], n);
-        return;
-    }
-    if let (Some(flat), Some(l), true) = (&m.flat, lane, count > 0 && n > 1 && n <= SHORT)
-        && dst.st[l] == 1
-    {
-        short_rows(ctx, m, flat, (dst, old.as_ref()), &outer[..count], n);
-        return;
-    }
+    n
+}
+
+/// Rows of `n` elements, one at a time.
+#[inline]
+fn long_rows(ctx: &Ctx, m: &CMap, (dst, old): (&View, Option<&View>), outer: &[usize], n: i64) {
+    let k = ctx.kernel;
+    let view = |t: usize| match old {
+        Some(old) if t == m.dst => old,
+        _ => &ctx.views[t],
+    };
+    let (lane, n_args) = (m.lane, m.args.len());
+    let lane_st = |v: &View| lane.map_or(0, |a| v.st[a]);
     // To clear room for all that there may be takes as long as a short row.
     let (mut few, mut many);
     let rows = if n_args <= FEW {
@@ -108,7 +137,7 @@ pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
             n as usize,
             true,
         );
-        let mut i = count;
+        let mut i = outer.len();
         loop {
             if i == 0 {
                 break 'rows;
@@ -181,47 +210,13 @@ fn short_rows(
     };
     let per = (CH as i64 / block).max(1);
     let prog = Run::new(flat, k.kernels, ctx.area(0), ctx.p);
-    let buffers = flat.bytes.div_ceil(64) * 64;
-    // Extents and dense strides of a block, outermost first.
-    let rank = inner.len() + 2;
-    let (mut len, mut dense) = ([1i64; MAX_AXES + 1], [1i64; MAX_AXES + 1]);
-    (len[rank - 1], dense[rank - 1]) = (n, 1);
-    let mut step = n;
-    for (i, &x) in inner.iter().enumerate().rev() {
-        (len[i + 1], dense[i + 1]) = (ctx.len[x], step);
-        step *= ctx.len[x];
-    }
-    dense[0] = step;
-    let strides = |v: &View| {
-        let mut st = [0i64; MAX_AXES + 1];
-        st[0] = v.st[a];
-        for (i, &x) in inner.iter().enumerate() {
-            st[i + 1] = v.st[x];
-        }
-        st[rank - 1] = v.st[l];
-        st
-    };
-    let continues = |st: &[i64; MAX_AXES + 1]| {
-        (0..rank).all(|i| len[i] == 1 && i > 0 || st[i] == st[rank - 1] * dense[i])
-    };
-    let spread = |i: usize, from: *mut u8, st: &[i64; MAX_AXES + 1], elem: usize, rows: i64| {
-        let to = ctx.area(buffers + i * CH * 8);
-        let mut len = len;
-        len[0] = rows;
-        // SAFETY: `rows` blocks of the argument, into a row of CH.
-        unsafe {
-            strided_copy(
-                k.kernels,
-                elem,
-                to,
-                &dense[..rank],
-                from,
-                &st[..rank],
-                &len[..rank],
-            )
-        };
-        Lane { ptr: to, st: 1 }
-    };
+    let blocks = Blocks::new(
+        ctx,
+        (a, inner, l),
+        n,
+        flat.bytes.div_ceil(64) * 64,
+        m.args.len(),
+    );
     let zero = [0; MAX_AXES];
     let mut c = [0i64; MAX_AXES];
     let mut lanes = [Lane::NONE; MAX_ARGS];
@@ -229,11 +224,13 @@ fn short_rows(
     for (i, &t) in m.args.iter().enumerate() {
         let v = view(t);
         if still(v) {
-            lanes[i] = spread(i, v.ptr, &strides(v), k.tiles[t].elem, per.min(ctx.len[a]));
+            let st = blocks.strides(v);
+            lanes[i] = blocks.spread(i, v.ptr, &st, k.tiles[t].elem, per.min(ctx.len[a]));
         }
     }
-    let (elem, out) = (k.tiles[m.dst].elem, strides(dst));
-    let made_dense = continues(&out);
+    let (elem, out) = (k.tiles[m.dst].elem, blocks.strides(dst));
+    let made_dense = blocks.continues(&out);
+    let own = blocks.row(blocks.results);
     loop {
         let at = |v: &View, elem: usize| {
             let off: i64 = rest.iter().map(|&x| c[x] * v.st[x]).sum();
@@ -243,7 +240,8 @@ fn short_rows(
             let (v, elem) = (view(t), k.tiles[t].elem);
             if v.st[a] == 0 && !still(v) {
                 // The same for every block of this row of blocks.
-                lanes[i] = spread(i, at(v, elem), &strides(v), elem, per.min(ctx.len[a]));
+                let st = blocks.strides(v);
+                lanes[i] = blocks.spread(i, at(v, elem), &st, elem, per.min(ctx.len[a]));
             }
         }
         let mut row = 0;
@@ -254,55 +252,155 @@ fn short_rows(
                 if v.st[a] == 0 {
                     continue;
                 }
-                let st = strides(v);
+                let st = blocks.strides(v);
                 let from = at(v, elem).wrapping_offset((row * v.st[a] * elem as i64) as isize);
-                lanes[i] = if continues(&st) {
+                lanes[i] = if blocks.continues(&st) {
                     Lane {
                         ptr: from,
                         st: v.st[l],
                     }
                 } else {
-                    spread(i, from, &st, elem, rows)
+                    blocks.spread(i, from, &st, elem, rows)
                 };
             }
             let to = at(dst, elem).wrapping_offset((row * dst.st[a] * elem as i64) as isize);
-            let made = if made_dense {
-                to
-            } else {
-                ctx.area(buffers + m.args.len() * CH * 8)
-            };
+            let made = if made_dense { to } else { own };
             let coords = Coords {
                 at: &zero,
                 step: &zero,
             };
             let put = [Lane { ptr: made, st: 1 }];
-            prog.row(
-                &lanes[..m.args.len()],
-                &coords,
-                &put,
-                (rows * block) as usize,
-                true,
-            );
+            let n = (rows * block) as usize;
+            prog.row(&lanes[..m.args.len()], &coords, &put, n, true);
             if !made_dense {
-                let mut len = len;
-                len[0] = rows;
-                // SAFETY: `rows` blocks of the tile, from a row of CH.
-                unsafe {
-                    strided_copy(
-                        k.kernels,
-                        elem,
-                        to,
-                        &out[..rank],
-                        made,
-                        &dense[..rank],
-                        &len[..rank],
-                    )
-                };
+                blocks.store(to, &out, elem, rows);
             }
             row += rows;
         }
         if !super::fold::next(rest, &mut c, ctx) {
             return;
         }
+    }
+}
+
+/// Neighbouring rows that are run as one: a block is all positions of some axes, and several of them along
+/// another axis are one row of [`CH`] at most.
+struct Blocks<'a> {
+    ctx: &'a Ctx<'a>,
+    /// The axis of which a row takes a part, those that it takes in whole, and that of lanes.
+    axes: (usize, &'a [usize], usize),
+    /// Extents and dense strides of a block, outermost first, and how many they are.
+    len: [i64; MAX_AXES + 1],
+    dense: [i64; MAX_AXES + 1],
+    rank: usize,
+    /// Where rows of their own begin in the scratch.
+    rows: usize,
+    /// Number of the row for results.
+    results: usize,
+}
+
+impl Blocks<'_> {
+    fn new<'a>(
+        ctx: &'a Ctx<'a>,
+        axes: (usize, &'a [usize], usize),
+        n: i64,
+        rows: usize,
+        results: usize,
+    ) -> Blocks<'a> {
+        let inner = axes.1;
+        let rank = inner.len() + 2;
+        let (mut len, mut dense) = ([1i64; MAX_AXES + 1], [1i64; MAX_AXES + 1]);
+        (len[rank - 1], dense[rank - 1]) = (n, 1);
+        let mut step = n;
+        for (i, &x) in inner.iter().enumerate().rev() {
+            (len[i + 1], dense[i + 1]) = (ctx.len[x], step);
+            step *= ctx.len[x];
+        }
+        dense[0] = step;
+        Blocks {
+            ctx,
+            axes,
+            len,
+            dense,
+            rank,
+            rows,
+            results,
+        }
+    }
+
+    /// Strides of a block in a tile.
+    #[inline]
+    fn strides(&self, v: &View) -> [i64; MAX_AXES + 1] {
+        let (a, inner, l) = self.axes;
+        let mut st = [0i64; MAX_AXES + 1];
+        st[0] = v.st[a];
+        for (i, &x) in inner.iter().enumerate() {
+            st[i + 1] = v.st[x];
+        }
+        st[self.rank - 1] = v.st[l];
+        st
+    }
+
+    /// Whether blocks of such strides are one row of one stride.
+    #[inline]
+    fn continues(&self, st: &[i64; MAX_AXES + 1]) -> bool {
+        let last = st[self.rank - 1];
+        (0..self.rank).all(|i| self.len[i] == 1 && i > 0 || st[i] == last * self.dense[i])
+    }
+
+    /// Row `i` of the scratch.
+    #[inline]
+    fn row(&self, i: usize) -> *mut u8 {
+        self.ctx.area(self.rows + i * CH * 8)
+    }
+
+    /// Copies `rows` blocks of argument `i` into a row of its own.
+    #[inline]
+    fn spread(
+        &self,
+        i: usize,
+        from: *mut u8,
+        st: &[i64; MAX_AXES + 1],
+        elem: usize,
+        rows: i64,
+    ) -> Lane {
+        let (to, rank) = (self.row(i), self.rank);
+        let mut len = self.len;
+        len[0] = rows;
+        let (dense, st) = (&self.dense[..rank], &st[..rank]);
+        // SAFETY: `rows` blocks of the argument, into a row of CH.
+        unsafe {
+            strided_copy(
+                self.ctx.kernel.kernels,
+                elem,
+                to,
+                dense,
+                from,
+                st,
+                &len[..rank],
+            )
+        };
+        Lane { ptr: to, st: 1 }
+    }
+
+    /// Copies `rows` blocks of results to the tile at `to`, of strides `st`.
+    #[inline]
+    fn store(&self, to: *mut u8, st: &[i64; MAX_AXES + 1], elem: usize, rows: i64) {
+        let (from, rank) = (self.row(self.results), self.rank);
+        let mut len = self.len;
+        len[0] = rows;
+        let (dense, st) = (&self.dense[..rank], &st[..rank]);
+        // SAFETY: `rows` blocks of the tile, from a row of CH.
+        unsafe {
+            strided_copy(
+                self.ctx.kernel.kernels,
+                elem,
+                to,
+                st,
+                from,
+                dense,
+                &len[..rank],
+            )
+        };
     }
 }

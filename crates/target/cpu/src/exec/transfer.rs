@@ -68,6 +68,24 @@ fn gathered(ctx: &Ctx, i: &CIndexed, c: &Axes<i64>, depth: usize) -> Result<i64,
     Ok(at * ctx.param(i.stride))
 }
 
+/// First and one past the last position `i` with `0 <= first + c * i < extent`, for `c` other than 0.
+fn inside(first: i64, c: i64, extent: i64) -> (i64, i64) {
+    if c > 0 {
+        let before = (-first).max(0);
+        (
+            before.div_euclid(c) + i64::from(before.rem_euclid(c) != 0),
+            (extent - first + c - 1).div_euclid(c),
+        )
+    } else {
+        let d = -c;
+        let over = (first - extent + 1).max(0);
+        (
+            over.div_euclid(d) + i64::from(over.rem_euclid(d) != 0),
+            first.div_euclid(d) + 1,
+        )
+    }
+}
+
 impl Transfer<'_> {
     /// Pointer of the tile at coordinates `org`.
     fn tile_ptr(&self, org: &Axes<i64>) -> *mut u8 {
@@ -113,6 +131,35 @@ impl Transfer<'_> {
         Ok(())
     }
 
+    /// The pieces of axis `a` in which its addresses are affine, one after the other.
+    fn pieces(
+        &self,
+        a: usize,
+        of: &Piece,
+        (org, len): (&Axes<i64>, &Axes<i64>),
+        depth: usize,
+    ) -> Result<(), Fault> {
+        let step = match of {
+            Piece::Blocks { size, .. } => *size,
+            Piece::First(n) => *n,
+            Piece::Affine(_) => len[a],
+        };
+        let (mut o, mut l) = (*org, *len);
+        (l[a], o[a]) = (step.clamp(1, len[a]), org[a]);
+        self.go(&o, &l, depth + 1)?;
+        if matches!(of, Piece::First(_)) {
+            (o[a], l[a]) = (org[a] + l[a], len[a] - l[a]);
+            return self.go(&o, &l, depth + 1);
+        }
+        let mut at = step;
+        while at < len[a] {
+            (o[a], l[a]) = (org[a] + at, step.min(len[a] - at));
+            self.go(&o, &l, depth + 1)?;
+            at += step;
+        }
+        Ok(())
+    }
+
     fn go(&self, org: &Axes<i64>, len: &Axes<i64>, depth: usize) -> Result<(), Fault> {
         let (ctx, t, op) = (self.ctx, self.tile, self.op);
         if t.axes.iter().any(|&a| len[a] <= 0) {
@@ -148,20 +195,7 @@ impl Transfer<'_> {
             let c = ctx.param(c);
             // The bound at the axis' first position, without this piece's own variation.
             let first = if c > 0 { lo } else { hi };
-            // Positions i with 0 <= first + c * i < extent.
-            let (from, to) = if c > 0 {
-                (
-                    (-first).max(0).div_euclid(c) + i64::from((-first).max(0).rem_euclid(c) != 0),
-                    (extent - first + c - 1).div_euclid(c),
-                )
-            } else {
-                let d = -c;
-                let over = (first - extent + 1).max(0);
-                (
-                    over.div_euclid(d) + i64::from(over.rem_euclid(d) != 0),
-                    first.div_euclid(d) + 1,
-                )
-            };
+            let (from, to) = inside(first, c, extent);
             let (from, to) = (from.clamp(0, len[a]), to.clamp(0, len[a]));
             let (mut o, mut l) = (*org, *len);
             if from >= to {
@@ -200,27 +234,7 @@ impl Transfer<'_> {
             };
             match piece(term, ctx.p, org[a], len[a]) {
                 Piece::Affine(s) => os[i] = s,
-                other => {
-                    let step = match other {
-                        Piece::Blocks { size, .. } => size,
-                        Piece::First(n) => n,
-                        Piece::Affine(_) => len[a],
-                    };
-                    let (mut o, mut l) = (*org, *len);
-                    (l[a], o[a]) = (step.clamp(1, len[a]), org[a]);
-                    self.go(&o, &l, depth + 1)?;
-                    if matches!(other, Piece::First(_)) {
-                        (o[a], l[a]) = (org[a] + l[a], len[a] - l[a]);
-                        return self.go(&o, &l, depth + 1);
-                    }
-                    let mut at = step;
-                    while at < len[a] {
-                        (o[a], l[a]) = (org[a] + at, step.min(len[a] - at));
-                        self.go(&o, &l, depth + 1)?;
-                        at += step;
-                    }
-                    return Ok(());
-                }
+                other => return self.pieces(a, &other, (org, len), depth),
             }
         }
         let at = op.access.address(ctx.p, org) + extra;

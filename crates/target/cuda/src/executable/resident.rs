@@ -30,24 +30,26 @@ use super::clocks::Clocks;
 use super::section::{self, Entry, From, PIECE, Phase, Section};
 use super::slots::{Slots, Taken, wanted};
 use super::{CudaExecutable, CudaFrame, StateBuffers, block_of};
-use crate::driver::{DevicePtr, Launch, Pinned};
+use crate::driver::{DevicePtr, FunctionId, Launch, Pinned};
 use crate::modules::Module;
+use crate::place::Gpu;
 use crate::pool::{Block as Memory, Pool};
 use crate::resident::{Live, PinnedWords, Start, answer};
-use crate::steps::Work;
+use crate::steps::{CopyDirection, Work};
 use device::ring::{Answer, Call, Ring, RingError, Tables, Times, abi};
 use device::{
     DeviceError, Executable, Frame, HostMemory, HostView, Permit, Request, UnifiedRequest,
 };
-use emit::ptx::resident::{Abi, Idle};
+use emit::ptx::resident::{Abi, Idle, Resident};
 use kernel::TileProgram;
 use layout::Dim;
-use plan::{Activity, Bound, BufferKind, Params, Timeline};
+use plan::{Activity, Block, Bound, BufferKind, Params, Timeline};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+const NAME: &str = "the resident kernel";
 /// Requests that may be under way in a kernel.
 const SLOTS: usize = 4;
 /// Tables that a kernel can have: what a ticket's word has room for.
@@ -65,6 +67,29 @@ static OWNERS: AtomicU64 = AtomicU64::new(1);
 struct Slot {
     memory: Memory,
     pinned: Arc<dyn Pinned>,
+}
+
+impl Slot {
+    fn of(e: &CudaExecutable) -> Result<Slot, DeviceError> {
+        let failed = |error| e.gpu.failed(NAME, error);
+        Ok(Slot {
+            memory: e.gpu.pool.take(e.frame_bytes).map_err(failed)?,
+            pinned: e
+                .gpu
+                .context
+                .pinned(e.staged_bytes.max(16))
+                .map_err(failed)?,
+        })
+    }
+}
+
+/// Device memory of `bytes` zeros.
+fn zeroed(gpu: &Gpu, bytes: usize) -> Result<Memory, DeviceError> {
+    let failed = |e| gpu.failed(NAME, e);
+    let zeros = vec![0; bytes.max(16)];
+    let m = gpu.pool.take(zeros.len() as u64).map_err(failed)?;
+    gpu.context.upload(m.ptr(), &zeros).map_err(failed)?;
+    Ok(m)
 }
 
 /// A compiled block with a resident kernel.
@@ -112,6 +137,24 @@ struct Asked<'a, 'b> {
     permit: Permit<'a>,
 }
 
+/// A request in the slot that it has.
+struct InSlot<'a, 'b> {
+    taken: Taken<'a>,
+    /// What tables that are written for it are for.
+    key: Vec<i64>,
+    p: &'a [i64],
+    kept: &'a StateBuffers<'b>,
+    timed: Option<Timed<'a>>,
+    permit: Permit<'a>,
+}
+
+/// The timeline that a request wants.
+struct Timed<'a> {
+    times: MutexGuard<'a, Arc<dyn Pinned>>,
+    clocks: Clocks,
+    timeline: &'a mut Timeline,
+}
+
 /// A frame: parameters, what runs step by step, and the host's memory.
 struct ResidentFrame {
     bound: Bound,
@@ -138,6 +181,64 @@ fn possible(e: &CudaExecutable) -> bool {
     some && few && !called && !e.steps.work.iter().any(own) && !e.gpu.unified()
 }
 
+fn unsupported(gpu: &Gpu, why: String) -> DeviceError {
+    DeviceError::Unsupported {
+        device: gpu.name.clone(),
+        step: NAME.into(),
+        why,
+    }
+}
+
+/// The kernel of a block, on the GPU.
+struct Loaded {
+    module: Arc<Module>,
+    function: FunctionId,
+    code: Resident,
+    /// CTAs that are on the GPU at once.
+    ctas: u64,
+}
+
+impl Loaded {
+    /// The kernel of all steps of `e` that are kernels, for a ring of `capacity` entries.
+    fn of(e: &CudaExecutable, capacity: u32) -> Result<Loaded, DeviceError> {
+        let gpu = &e.gpu;
+        let fail = |why: String| unsupported(gpu, why);
+        let programs = e.plan.step_programs(e.block).iter();
+        let own = programs.zip(&e.steps.work);
+        let own = own.filter(|(_, w)| matches!(w, Work::Kernel(_)));
+        let programs: Vec<&TileProgram> = own.filter_map(|(p, _)| p.as_ref()).collect();
+        let abi = Abi::new(capacity, &abi::offsets(capacity))
+            .ok_or_else(|| fail("an offset of the protocol is missing".into()))?;
+        let optin = gpu.context.info().shared_per_block_optin;
+        let code = emit::ptx::resident::emit(&programs, (gpu.arch, optin), &abi, Idle::default())
+            .map_err(|e| fail(e.to_string()))?;
+        let failed = |e| gpu.failed(NAME, e);
+        let module = gpu.modules.load(&code.text).map_err(failed)?;
+        let function = module.function(&code.entry).map_err(failed)?;
+        let shape = code.shape;
+        if shape.shared_bytes + code.static_shared > SHARED {
+            let asked = gpu.context.allow_shared(function, shape.shared_bytes);
+            asked.map_err(failed)?;
+        }
+        let per = gpu
+            .context
+            .blocks_per_sm(function, shape.threads, shape.shared_bytes)
+            .map_err(failed)?;
+        let ctas = u64::from(per) * u64::from(gpu.context.info().sms);
+        if ctas < 2 {
+            return Err(fail(format!(
+                "{ctas} of its CTAs fit on the GPU, two are needed"
+            )));
+        }
+        Ok(Loaded {
+            module,
+            function,
+            code,
+            ctas,
+        })
+    }
+}
+
 impl ResidentExecutable {
     /// `inner` with a kernel that stays, or as it is where that cannot be.
     pub fn over(inner: CudaExecutable) -> Result<ResidentStart, DeviceError> {
@@ -157,55 +258,30 @@ impl ResidentExecutable {
         let gpu = inner.gpu.clone();
         let plan = inner.plan.clone();
         let b = block_of(&plan, inner.block)?;
-        let fail = |why: String| DeviceError::Unsupported {
-            device: gpu.name.clone(),
-            step: "the resident kernel".into(),
-            why,
-        };
-        let programs = plan.step_programs(inner.block).iter();
-        let own = programs.zip(&inner.steps.work);
-        let own = own.filter(|(_, w)| matches!(w, Work::Kernel(_)));
-        let programs: Vec<&TileProgram> = own.filter_map(|(p, _)| p.as_ref()).collect();
+        let fail = |why: String| unsupported(&gpu, why);
+        let failed = |e| gpu.failed(NAME, e);
         // Streamed weights pass through places that only one request can have.
         let slots = match inner.kept.passes() {
             0 => SLOTS,
             _ => 1,
         };
         // One more slot is for requests without work.
-        let all = slots + 1;
-        let capacity = (all as u32).next_power_of_two();
-        let abi_ = Abi::new(capacity, &abi::offsets(capacity))
-            .ok_or_else(|| fail("an offset of the protocol is missing".into()))?;
-        let optin = gpu.context.info().shared_per_block_optin;
-        let code = emit::ptx::resident::emit(&programs, (gpu.arch, optin), &abi_, Idle::default())
-            .map_err(|e| fail(e.to_string()))?;
-        // The kernel, and how many of its CTAs are on the GPU at once.
-        let failed = |e| gpu.failed("the resident kernel", e);
-        let module = gpu.modules.load(&code.text).map_err(failed)?;
-        let function = module.function(&code.entry).map_err(failed)?;
+        let capacity = (slots as u32 + 1).next_power_of_two();
+        let Loaded {
+            module,
+            function,
+            code,
+            ctas,
+        } = Loaded::of(&inner, capacity)?;
         let shape = code.shape;
-        if shape.shared_bytes + code.static_shared > SHARED {
-            let asked = gpu.context.allow_shared(function, shape.shared_bytes);
-            asked.map_err(failed)?;
-        }
-        let per = gpu
-            .context
-            .blocks_per_sm(function, shape.threads, shape.shared_bytes)
-            .map_err(failed)?;
-        let room = u64::from(per) * u64::from(gpu.context.info().sms);
-        if room < 2 {
-            return Err(fail(format!(
-                "{room} of its CTAs fit on the GPU, two are needed"
-            )));
-        }
         let mut params = inner.params.clone();
-        let cut = section::cut(&inner, b, (&code, room - 1), &mut params)
+        let cut = section::cut(&inner, b, (&code, ctas - 1), &mut params)
             .map_err(|e| fail(e.to_string()))?;
         let tables = match cut.stretches.first() {
             Some(s) => &s.tables,
             None => return Err(fail("none of its steps is on the GPU".into())),
         };
-        let workers = (room - 1).min(cut.most.max(1)) as u32;
+        let workers = (ctas - 1).min(cut.most.max(1)) as u32;
         // A slot's tables for every stretch, and those of requests without work.
         let own = slots * cut.stretches.len();
         // Memory: what streaming left was counted without this.
@@ -222,15 +298,8 @@ impl ResidentExecutable {
                 return Ok(ResidentStart::Short(needs));
             }
         }
-        let room = |bytes: usize| {
-            let m = gpu.pool.take(bytes.max(16) as u64).map_err(failed)?;
-            gpu.context
-                .upload(m.ptr(), &vec![0; bytes.max(16)])
-                .map_err(failed)?;
-            Ok::<Memory, DeviceError>(m)
-        };
         let pinned = |bytes: usize| gpu.context.pinned(bytes.max(16)).map_err(failed);
-        let [status, feed, table] = sizes.map(room);
+        let [status, feed, table] = sizes.map(|bytes| zeroed(&gpu, bytes));
         let (status, feed, table) = (status?, feed?, table?);
         let payloads = pinned(tables.payload_bytes() * (own + 1))?;
         let empty = section::nothing(code.copy_body()).map_err(|e| fail(e.to_string()))?;
@@ -239,13 +308,7 @@ impl ResidentExecutable {
         let longest = cut.stretches.iter().map(|s| s.entries.len()).max();
         let times = pinned(Times::bytes(longest.unwrap_or(0), workers))?;
         let ring = Ring::new(PinnedWords(pinned(abi::ring_bytes(capacity))?), capacity);
-        let (count, mut slots) = (slots, vec![]);
-        for _ in 0..count {
-            slots.push(Slot {
-                memory: gpu.pool.take(inner.frame_bytes).map_err(failed)?,
-                pinned: pinned(inner.staged_bytes)?,
-            });
-        }
+        let all: Result<Vec<Slot>, DeviceError> = (0..slots).map(|_| Slot::of(&inner)).collect();
         Ok(ResidentStart::Made(Arc::new(ResidentExecutable {
             start: Start {
                 function,
@@ -266,8 +329,8 @@ impl ResidentExecutable {
                 empty: own as u32,
             },
             params,
-            slots,
-            uses: Slots::new(count, cut.stretches.len()),
+            slots: all?,
+            uses: Slots::new(slots, cut.stretches.len()),
             streamed,
             payloads,
             ring: Arc::new(Mutex::new(ring)),
@@ -548,34 +611,25 @@ impl ResidentExecutable {
         let (e, began) = (&self.inner, Instant::now());
         let b = block_of(&e.plan, e.block)?;
         // A timed request is the only one with times until it is over.
-        let times = r.timeline.as_ref().map(|_| {
-            let held = self.times.lock();
-            held.unwrap_or_else(PoisonError::into_inner)
+        let timed = r.timeline.take().map(|timeline| Timed {
+            times: self.times.lock().unwrap_or_else(PoisonError::into_inner),
+            clocks: Clocks::new(e, timeline, began),
+            timeline,
         });
-        let timed = r.timeline.as_deref_mut();
-        let mut clocks = timed.map(|t| Clocks::new(e, t, began));
-        let mut key = vec![i64::from(times.is_some())];
+        let mut key = vec![i64::from(timed.is_some())];
         key.extend(r.symbols);
         key.extend(kept.here.iter().map(|k| k.1.0 as i64));
-        let mut taken = self.uses.take(&key, r.permit)?;
-        let pinned = &self.slots[taken.slot].pinned;
-        let put = |staged: usize, bytes: &[u8]| match bytes.is_empty() {
-            true => Ok(()),
-            false => {
-                e.gpu.sent(bytes.len() as u64);
-                pinned.write(staged, bytes).map_err(|e| self.failed(e))
-            }
-        };
-        let take = |staged: usize, bytes: &mut [u8]| match bytes.is_empty() {
-            true => Ok(()),
-            false => {
-                e.gpu.fetched(bytes.len() as u64);
-                pinned.read(staged, bytes).map_err(|e| self.failed(e))
-            }
+        let mut now = InSlot {
+            taken: self.uses.take(&key, r.permit)?,
+            key,
+            p,
+            kept,
+            timed,
+            permit: r.permit,
         };
         for (port, bytes) in e.inputs.iter().zip(r.inputs) {
             if !port.state && port.here {
-                put(port.staged, bytes)?;
+                self.stage(&now, port.staged, bytes)?;
             }
         }
         let view = e.beside.as_ref().map(|h| HostView {
@@ -584,100 +638,184 @@ impl ResidentExecutable {
             kept: Some(&h.kept),
         });
         for phase in &self.phases {
-            let k = match phase {
-                Phase::Section(k) => *k,
+            match phase {
                 Phase::Host(steps) => {
-                    let own = e.beside.as_ref().zip(host.as_mut()).zip(view);
-                    let ((h, memory), view) = own.ok_or_else(|| {
-                        e.refused("the plan gives steps to the host, which is missing")
-                    })?;
-                    for &step in steps {
-                        wanted(r.permit)?;
-                        let (began, block) = (Instant::now(), (b, r.permit.cancel));
-                        h.part.run(step, block, memory, view, r.symbols, p)?;
-                        if let (Some(c), Some(t)) = (&clocks, r.timeline.as_deref_mut()) {
-                            c.host(t, step, began);
-                        }
-                    }
-                    continue;
+                    let own = host.as_mut().zip(view);
+                    self.host_steps(&mut now, (b, steps), own, r.symbols)?;
                 }
-            };
-            let s = &self.stretches[k];
-            let short = |step: usize| {
-                let why = "what it copies is shorter than its shape";
-                e.steps.error(step, why.into())
-            };
-            let roads = || {
-                let all = s.entries.iter().zip(&s.steps);
-                all.filter_map(|(x, &i)| match (x.is_road(), &e.steps.work[i]) {
-                    (true, Work::CopyDirection(road)) => Some((i, road)),
-                    _ => None,
-                })
-            };
-            for (i, road) in roads().filter(|(_, road)| road.up) {
-                let n = road.bytes(p).ok_or_else(|| short(i))?;
-                let own = host.as_ref().zip(view);
-                let bytes = own.and_then(|(m, view)| m.bytes(b, road.from, view).get(..n));
-                put(e.roads[i], bytes.ok_or_else(|| short(i))?)?;
-            }
-            for x in &s.entries {
-                if let Entry::Load { bytes, .. } = x {
-                    e.gpu.sent(*bytes);
+                Phase::Section(k) => {
+                    self.send_roads(&now, (b, *k), host.as_ref().zip(view))?;
+                    self.section(&mut now, *k)?;
+                    self.fetch_roads(&now, *k, host.as_mut())?;
                 }
-            }
-            let push = Push {
-                stretch: k,
-                fresh: taken.written[k].take().as_deref() != Some(&key[..]),
-                p,
-                kept,
-                times: times.as_deref(),
-                permit: r.permit,
-            };
-            let pushed = Instant::now();
-            let (seq, live) = self.push(&taken, &push)?;
-            let done = self.wait(seq, k, (&live, r.permit));
-            // Tables are on the device in any case that has an answer.
-            match &done {
-                Ok(_) | Err(DeviceError::Step { .. } | DeviceError::Cancelled) => {
-                    taken.written[k] = Some(key.clone())
-                }
-                Err(_) => {
-                    // What failed is not asked again.
-                    let mut now = e.gpu.stays.change();
-                    if now.take_if(|l| Arc::ptr_eq(l, &live)).is_some() {
-                        live.abandon();
-                    }
-                }
-            }
-            let answer = done?;
-            let timed = clocks.as_mut().zip(r.timeline.as_deref_mut());
-            if let (Some((c, t)), Some(times)) = (timed, &times) {
-                let mut bytes = vec![0; Times::bytes(s.entries.len(), self.workers)];
-                times.read(0, &mut bytes).map_err(|e| self.failed(e))?;
-                let wrote = Times::new(&bytes, self.workers);
-                c.stretch(t, (e, s, p), (&answer, &wrote), pushed);
-            }
-            for (i, road) in roads().filter(|(_, road)| !road.up) {
-                let n = road.bytes(p).ok_or_else(|| short(i))?;
-                let to = host.as_mut().map(|m| m.bytes_mut(road.to));
-                let to = to.and_then(|to| to.get_mut(..n));
-                take(e.roads[i], to.ok_or_else(|| short(i))?)?;
             }
         }
         wanted(r.permit)?;
-        for (port, out) in e.outputs.iter().zip(r.outputs.iter_mut()) {
-            match &*host {
-                _ if port.state => {}
-                _ if port.here => take(port.staged, out)?,
-                Some(m) => {
-                    let made = m.kept(port.buffer as u32).get(..out.len());
-                    out.copy_from_slice(made.ok_or_else(|| e.refused("an output is missing"))?);
-                }
-                None => return Err(e.refused("an output is missing")),
+        self.read_outputs(&now, host.as_ref(), r.outputs)?;
+        if let Some(t) = now.timed {
+            t.timeline.total_ns = began.elapsed().as_nanos() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes `bytes` to the page-locked memory of the request's slot.
+    fn stage(&self, now: &InSlot<'_, '_>, at: usize, bytes: &[u8]) -> Result<(), DeviceError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.inner.gpu.sent(bytes.len() as u64);
+        let pinned = &self.slots[now.taken.slot].pinned;
+        pinned.write(at, bytes).map_err(|e| self.failed(e))
+    }
+
+    /// Reads `bytes` from the page-locked memory of the request's slot.
+    fn unstage(
+        &self,
+        now: &InSlot<'_, '_>,
+        at: usize,
+        bytes: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.inner.gpu.fetched(bytes.len() as u64);
+        let pinned = &self.slots[now.taken.slot].pinned;
+        pinned.read(at, bytes).map_err(|e| self.failed(e))
+    }
+
+    /// Runs steps of the host.
+    fn host_steps(
+        &self,
+        now: &mut InSlot<'_, '_>,
+        (b, steps): (&Block, &[usize]),
+        own: Option<(&mut HostMemory, HostView<'_>)>,
+        symbols: &[i64],
+    ) -> Result<(), DeviceError> {
+        let e = &self.inner;
+        let (h, (memory, view)) = e
+            .beside
+            .as_ref()
+            .zip(own)
+            .ok_or_else(|| e.refused("the plan gives steps to the host, which is missing"))?;
+        for &step in steps {
+            wanted(now.permit)?;
+            let (began, block) = (Instant::now(), (b, now.permit.cancel));
+            h.part.run(step, block, memory, view, symbols, now.p)?;
+            if let Some(t) = &mut now.timed {
+                t.clocks.host(t.timeline, step, began);
             }
         }
-        if let Some(t) = r.timeline {
-            t.total_ns = began.elapsed().as_nanos() as u64;
+        Ok(())
+    }
+
+    /// Steps of stretch `k` that copy between the two sides: up to the GPU, or down from it.
+    fn roads(&self, k: usize, up: bool) -> impl Iterator<Item = (usize, &CopyDirection)> {
+        let (work, s) = (&self.inner.steps.work, &self.stretches[k]);
+        let all = s.entries.iter().zip(&s.steps);
+        all.filter_map(move |(x, &i)| match (x.is_road(), &work[i]) {
+            (true, Work::CopyDirection(road)) if road.up == up => Some((i, road)),
+            _ => None,
+        })
+    }
+
+    fn short(&self, step: usize) -> DeviceError {
+        let why = "what it copies is shorter than its shape";
+        self.inner.steps.error(step, why.into())
+    }
+
+    /// Puts what stretch `k` copies from the host's memory to where its tasks read it.
+    fn send_roads(
+        &self,
+        now: &InSlot<'_, '_>,
+        (b, k): (&Block, usize),
+        own: Option<(&HostMemory, HostView<'_>)>,
+    ) -> Result<(), DeviceError> {
+        for (i, road) in self.roads(k, true) {
+            let n = road.bytes(now.p).ok_or_else(|| self.short(i))?;
+            let bytes = own.and_then(|(m, view)| m.bytes(b, road.from, view).get(..n));
+            let bytes = bytes.ok_or_else(|| self.short(i))?;
+            self.stage(now, self.inner.roads[i], bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Brings what stretch `k` copied to the host to its memory.
+    fn fetch_roads(
+        &self,
+        now: &InSlot<'_, '_>,
+        k: usize,
+        mut host: Option<&mut HostMemory>,
+    ) -> Result<(), DeviceError> {
+        for (i, road) in self.roads(k, false) {
+            let n = road.bytes(now.p).ok_or_else(|| self.short(i))?;
+            let to = host.as_mut().map(|m| m.bytes_mut(road.to));
+            let to = to.and_then(|to| to.get_mut(..n));
+            self.unstage(now, self.inner.roads[i], to.ok_or_else(|| self.short(i))?)?;
+        }
+        Ok(())
+    }
+
+    /// Pushes stretch `k` and waits until it is over.
+    fn section(&self, now: &mut InSlot<'_, '_>, k: usize) -> Result<(), DeviceError> {
+        let (e, s) = (&self.inner, &self.stretches[k]);
+        for x in &s.entries {
+            if let Entry::Load { bytes, .. } = x {
+                e.gpu.sent(*bytes);
+            }
+        }
+        let push = Push {
+            stretch: k,
+            fresh: now.taken.written[k].take().as_deref() != Some(&now.key[..]),
+            p: now.p,
+            kept: now.kept,
+            times: now.timed.as_ref().map(|t| &*t.times),
+            permit: now.permit,
+        };
+        let pushed = Instant::now();
+        let (seq, live) = self.push(&now.taken, &push)?;
+        let done = self.wait(seq, k, (&live, now.permit));
+        // Tables are on the device in any case that has an answer.
+        match &done {
+            Ok(_) | Err(DeviceError::Step { .. } | DeviceError::Cancelled) => {
+                now.taken.written[k] = Some(now.key.clone())
+            }
+            Err(_) => {
+                // What failed is not asked again.
+                let mut stays = e.gpu.stays.change();
+                if stays.take_if(|l| Arc::ptr_eq(l, &live)).is_some() {
+                    live.abandon();
+                }
+            }
+        }
+        let answer = done?;
+        if let Some(t) = &mut now.timed {
+            let mut bytes = vec![0; Times::bytes(s.entries.len(), self.workers)];
+            t.times.read(0, &mut bytes).map_err(|e| self.failed(e))?;
+            let wrote = Times::new(&bytes, self.workers);
+            let (of, said) = ((e, s, now.p), (&answer, &wrote));
+            t.clocks.stretch(t.timeline, of, said, pushed);
+        }
+        Ok(())
+    }
+
+    /// Copies outputs to the caller's memory.
+    fn read_outputs(
+        &self,
+        now: &InSlot<'_, '_>,
+        host: Option<&HostMemory>,
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), DeviceError> {
+        let e = &self.inner;
+        for (port, out) in e.outputs.iter().zip(outputs) {
+            if port.state {
+                continue;
+            }
+            if port.here {
+                self.unstage(now, port.staged, out)?;
+                continue;
+            }
+            let made = host.and_then(|m| m.kept(port.buffer as u32).get(..out.len()));
+            out.copy_from_slice(made.ok_or_else(|| e.refused("an output is missing"))?);
         }
         Ok(())
     }

@@ -250,34 +250,27 @@ pub(super) fn count(e: &CudaExecutable) -> usize {
     parts(e).iter().filter(|p| !p.0).count()
 }
 
-/// Cuts the block of `e`, whose kernels' bodies are those of `code` in their order, for `workers` at most.
-///
-/// # Errors
-/// The tables are too large.
-pub(super) fn cut(
-    e: &CudaExecutable,
-    b: &Block,
-    (code, workers): (&Resident, u64),
-    params: &mut Params,
-) -> Result<SectionPlan, TableError> {
-    let top = |d: &Dim| -> u64 { e.plan.plan().dims.at_top(d).unwrap_or(0).max(0) as u64 };
-    let parts = parts(e);
-    let (first, last) = (
-        parts.iter().position(|p| !p.0),
-        parts.iter().rposition(|p| !p.0),
-    );
-    let mut dims = BTreeMap::new();
-    let (mut all, mut phases, mut kernels) = (vec![], vec![], 0);
-    let body = code.copy_body();
-    for (at, (far, list)) in parts.iter().enumerate() {
-        if *far {
-            phases.push(Phase::Host(list.clone()));
-            continue;
-        }
-        let mut m = SectionBuilder::default();
+/// A block while it is cut.
+struct Cutter<'a> {
+    e: &'a CudaExecutable,
+    b: &'a Block,
+    code: &'a Resident,
+    /// Workers at most.
+    workers: u64,
+    params: &'a mut Params,
+    /// Parameters with the numbers of dimensions in waits.
+    dims: BTreeMap<Dim, u32>,
+    /// Kernels so far.
+    kernels: usize,
+}
+
+impl Cutter<'_> {
+    /// Copies of what a request gives, before all steps.
+    fn inputs(&self, m: &mut SectionBuilder) {
+        let e = self.e;
         let given = e.inputs.iter().enumerate();
         let given = given.filter(|(_, p)| !p.state && e.places[p.buffer].is_some());
-        for (i, port) in given.filter(|_| Some(at) == first) {
+        for (i, port) in given {
             m.comes.push((port.buffer, m.entries.len() as u32));
             let entry = Entry::Copy {
                 way: Activity::Upload,
@@ -285,10 +278,16 @@ pub(super) fn cut(
                 staged: port.staged,
                 buffer: port.buffer,
             };
-            let bytes = b.buffers[port.buffer].bytes;
+            let bytes = self.b.buffers[port.buffer].bytes;
+            let body = self.code.copy_body();
             m.copy(body, entry, port.step.unwrap_or(0), bytes, vec![]);
         }
-        // As many loads ahead as there are places, from the stretch's first on.
+    }
+
+    /// The steps of `list` with the loads of what they read of streamed buffers: as many loads ahead as
+    /// there are places, from the first step on.
+    fn steps(&mut self, m: &mut SectionBuilder, list: &[usize]) {
+        let (e, b, body) = (self.e, self.b, self.code.copy_body());
         let ahead = e.kept.passes();
         let streams = |i: &usize| !e.kept.loads[*i].is_empty();
         let loads: Vec<usize> = list.iter().copied().filter(streams).collect();
@@ -296,9 +295,9 @@ pub(super) fn cut(
             m.load((e, body), b, step, None);
         }
         for &i in list {
-            let (s, waits) = (&b.steps[i], m.waits(e, b, i, workers));
+            let waits = m.waits(e, b, i, self.workers);
             let here = m.entries.len() as u32;
-            match (&e.steps.work[i], &s.work) {
+            match (&e.steps.work[i], &b.steps[i].work) {
                 (Work::CopyDirection(r), _) => {
                     let (way, buffer): (_, BufferId) = match r.up {
                         true => (Activity::Upload, r.to),
@@ -312,44 +311,7 @@ pub(super) fn cut(
                     };
                     m.copy(body, entry, i, b.buffers[r.to as usize].bytes, waits);
                 }
-                (Work::Kernel(_), StepWork::Kernel { args, .. }) => {
-                    let number = code.of_program[kernels];
-                    kernels += 1;
-                    let own = &code.bodies[number as usize];
-                    let passing = e.kept.passing(i);
-                    let from = |p: &emit::ptx::ParamSpec, params: &mut Params| match &p.value {
-                        ParamValue::Operand(o) => {
-                            let buffer = args[*o as usize] as usize;
-                            match passing.iter().find(|x| x.0 == buffer) {
-                                Some(x) => From::Here(x.1),
-                                None => From::Buffer(buffer),
-                            }
-                        }
-                        ParamValue::Dim(d) => From::Param(params.intern(d)),
-                        ParamValue::Fault => From::Fault,
-                    };
-                    let list = own.params.iter().map(|p| from(p, params)).collect();
-                    for w in &waits {
-                        if let Wait::Tiles { map, .. } = w {
-                            for d in map.dims() {
-                                dims.insert(d.clone(), params.intern(d));
-                            }
-                        }
-                    }
-                    m.shapes.push(StepShape {
-                        body: number,
-                        params: own.params.len() as u32,
-                        top_tasks: top(&s.tasks),
-                        waits,
-                        faults: !own.faults.is_empty(),
-                    });
-                    m.faults.push(own.faults.clone());
-                    m.entries.push(Entry::Step {
-                        params: list,
-                        tasks: params.intern(&s.tasks),
-                    });
-                    m.steps.push(i);
-                }
+                (Work::Kernel(_), StepWork::Kernel { args, .. }) => self.kernel(m, i, args, waits),
                 _ => continue,
             }
             m.of_step.insert(i, here);
@@ -359,9 +321,56 @@ pub(super) fn cut(
                 m.load((e, body), b, next, Some(i));
             }
         }
+    }
+
+    /// Step `i`, which is a kernel on the buffers `args`.
+    fn kernel(&mut self, m: &mut SectionBuilder, i: usize, args: &[BufferId], waits: Vec<Wait>) {
+        let s = &self.b.steps[i];
+        let number = self.code.of_program[self.kernels];
+        self.kernels += 1;
+        let own = &self.code.bodies[number as usize];
+        let passing = self.e.kept.passing(i);
+        let params = &mut *self.params;
+        let from = |p: &emit::ptx::ParamSpec| match &p.value {
+            ParamValue::Operand(o) => {
+                let buffer = args[*o as usize] as usize;
+                match passing.iter().find(|x| x.0 == buffer) {
+                    Some(x) => From::Here(x.1),
+                    None => From::Buffer(buffer),
+                }
+            }
+            ParamValue::Dim(d) => From::Param(params.intern(d)),
+            ParamValue::Fault => From::Fault,
+        };
+        let list = own.params.iter().map(from).collect();
+        for w in &waits {
+            if let Wait::Tiles { map, .. } = w {
+                for d in map.dims() {
+                    self.dims.insert(d.clone(), self.params.intern(d));
+                }
+            }
+        }
+        let tasks = self.e.plan.plan().dims.at_top(&s.tasks);
+        m.shapes.push(StepShape {
+            body: number,
+            params: own.params.len() as u32,
+            top_tasks: tasks.unwrap_or(0).max(0) as u64,
+            waits,
+            faults: !own.faults.is_empty(),
+        });
+        m.faults.push(own.faults.clone());
+        m.entries.push(Entry::Step {
+            params: list,
+            tasks: self.params.intern(&s.tasks),
+        });
+        m.steps.push(i);
+    }
+
+    /// Copies of what a request wants, behind all steps.
+    fn outputs(&self, m: &mut SectionBuilder) {
+        let (e, b) = (self.e, self.b);
         let outs = e.outputs.iter().enumerate();
-        let outs = outs.filter(|(_, p)| !p.state && p.here && Some(at) == last);
-        for (i, port) in outs {
+        for (i, port) in outs.filter(|(_, p)| !p.state && p.here) {
             let wrote = |s: &usize| e.steps.writes[*s].contains(&port.buffer);
             let writers = m.of_step.iter().filter(|(s, _)| wrote(s));
             let mut waits: Vec<Wait> = writers.map(|(_, &at)| Wait::Step(at)).collect();
@@ -374,7 +383,49 @@ pub(super) fn cut(
                 buffer: port.buffer,
             };
             let step = port.step.unwrap_or(b.steps.len() - 1);
-            m.copy(body, entry, step, b.buffers[port.buffer].bytes, waits);
+            let bytes = b.buffers[port.buffer].bytes;
+            m.copy(self.code.copy_body(), entry, step, bytes, waits);
+        }
+    }
+}
+
+/// Cuts the block of `e`, whose kernels' bodies are those of `code` in their order, for `workers` at most.
+///
+/// # Errors
+/// The tables are too large.
+pub(super) fn cut(
+    e: &CudaExecutable,
+    b: &Block,
+    (code, workers): (&Resident, u64),
+    params: &mut Params,
+) -> Result<SectionPlan, TableError> {
+    let mut cutter = Cutter {
+        e,
+        b,
+        code,
+        workers,
+        params,
+        dims: BTreeMap::new(),
+        kernels: 0,
+    };
+    let parts = parts(e);
+    let (first, last) = (
+        parts.iter().position(|p| !p.0),
+        parts.iter().rposition(|p| !p.0),
+    );
+    let (mut all, mut phases) = (vec![], vec![]);
+    for (at, (far, list)) in parts.iter().enumerate() {
+        if *far {
+            phases.push(Phase::Host(list.clone()));
+            continue;
+        }
+        let mut m = SectionBuilder::default();
+        if Some(at) == first {
+            cutter.inputs(&mut m);
+        }
+        cutter.steps(&mut m, list);
+        if Some(at) == last {
+            cutter.outputs(&mut m);
         }
         phases.push(Phase::Section(all.len()));
         all.push(m);
@@ -394,7 +445,7 @@ pub(super) fn cut(
     Ok(SectionPlan {
         stretches: stretches.collect(),
         phases,
-        dims,
+        dims: cutter.dims,
         most,
     })
 }

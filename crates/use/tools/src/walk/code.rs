@@ -192,6 +192,65 @@ pub(super) fn registers_taken(listing: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
+/// What lines of a role do: role, key of their number, what they do, and the same in the workshop.
+const ROLES: [(&str, &str, &str, &str); 7] = [
+    (
+        "load",
+        "n_load",
+        "read global memory into registers",
+        "Fetch from the warehouse.",
+    ),
+    (
+        "stage",
+        "n_stage",
+        "put a piece into shared memory, straight from global memory where they are asynchronous copies",
+        "Bring pallets to the bench before they are needed.",
+    ),
+    (
+        "fetch",
+        "n_fetch",
+        "take fragments from shared memory into registers",
+        "Take from the bench into the hand.",
+    ),
+    ("math", "n_math", "multiply and add", "Do the work."),
+    (
+        "barrier",
+        "n_barrier",
+        "wait for copies or for the CTA's other warps",
+        "Wait until the pallet is there and everybody is ready.",
+    ),
+    (
+        "store",
+        "n_store",
+        "write results to global memory",
+        "Carry what is finished away.",
+    ),
+    ("loop", "n_loop", "branch: loops and bounds", "And again."),
+];
+
+/// How many lines of each role a text has.
+fn roles(text: &Pane, b: &mut Build) {
+    for (role, key, what, analogy) in ROLES {
+        let n = count(text, role);
+        if n == 0 {
+            continue;
+        }
+        b.number(
+            key,
+            &format!("lines that {what}"),
+            (n as f64, NumberFormat::Of("line")),
+            "",
+            "lines of the text by their opcode",
+        );
+        let verb = if n == 1 {
+            "is there to"
+        } else {
+            "are there to"
+        };
+        b.beat(role, format!("{{{key}}} {verb} {what}."), analogy);
+    }
+}
+
 fn count(p: &Pane, role: &str) -> usize {
     p.lines.iter().filter(|l| l.role == role).count()
 }
@@ -254,60 +313,6 @@ pub(super) fn scene(s: &Subject, code: &Code) -> Option<Scene> {
             "The same orders in the machines' own language.",
         );
     }
-    let word = |role: &'static str| -> (&'static str, &'static str) {
-        match role {
-            "load" => (
-                "read global memory into registers",
-                "Fetch from the warehouse.",
-            ),
-            "stage" => (
-                "put a piece into shared memory, straight from global memory where they are asynchronous copies",
-                "Bring pallets to the bench before they are needed.",
-            ),
-            "fetch" => (
-                "take fragments from shared memory into registers",
-                "Take from the bench into the hand.",
-            ),
-            "math" => ("multiply and add", "Do the work."),
-            "barrier" => (
-                "wait for copies or for the CTA's other warps",
-                "Wait until the pallet is there and everybody is ready.",
-            ),
-            "loop" => ("branch: loops and bounds", "And again."),
-            _ => (
-                "write results to global memory",
-                "Carry what is finished away.",
-            ),
-        }
-    };
-    let keys: [(&'static str, &'static str); 7] = [
-        ("load", "n_load"),
-        ("stage", "n_stage"),
-        ("fetch", "n_fetch"),
-        ("math", "n_math"),
-        ("barrier", "n_barrier"),
-        ("store", "n_store"),
-        ("loop", "n_loop"),
-    ];
-    for (role, key) in keys {
-        let n = count(first, role);
-        if n == 0 {
-            continue;
-        }
-        let (what, analogy) = word(role);
-        b.number(
-            key,
-            &format!("lines that {what}"),
-            (n as f64, NumberFormat::Of("line")),
-            "",
-            "lines of the text by their opcode",
-        );
-        let verb = if n == 1 {
-            "is there to"
-        } else {
-            "are there to"
-        };
-        b.beat(role, format!("{{{key}}} {verb} {what}."), analogy);
-    }
+    roles(first, &mut b);
     Some(b.done(Picture::Code { panes, note }))
 }

@@ -382,6 +382,84 @@ pub(super) fn panes(m: &MicroKernelInfo) -> Vec<Pane> {
     out
 }
 
+/// What instructions of a role do in a product and in other loops, and the same in the workshop.
+const INSTRUCTIONS: [(&str, &str, &str, &str); 4] = [
+    (
+        "fetch",
+        "Its inner loop takes one element of the rows' factor for all lanes (a broadcast).",
+        "A number that is the same for all lanes is repeated over them once (a broadcast).",
+        "One screw for a whole row of pieces.",
+    ),
+    (
+        "load",
+        "Of the other factor it takes whole vectors, which lie next to each other where that was packed at load.",
+        "Whole vectors are loaded, an element for every lane.",
+        "Parts that were laid out in the order of use.",
+    ),
+    (
+        "math",
+        "One instruction multiplies and adds a vector into its sums.",
+        "One instruction computes all lanes of a vector.",
+        "One movement does it for all of them.",
+    ),
+    (
+        "store",
+        "At the end the sums are written once.",
+        "What is made is written by whole vectors.",
+        "What is finished leaves the hand once.",
+    ),
+];
+
+/// The sums that a micro-kernel holds in registers.
+fn register_tile(s: &Subject, m: &MicroKernelInfo, b: &mut Build) {
+    let Some((mr, nr)) = m.tile else { return };
+    let here = "the tile program and its mapping";
+    let lanes = m.isa.lanes();
+    let vectors = mr * nr.div_ceil(lanes);
+    b.number(
+        "mr",
+        "rows of the register tile",
+        (mr as f64, NumberFormat::Whole),
+        "",
+        here,
+    );
+    b.number(
+        "nr",
+        "columns of the register tile",
+        (nr as f64, NumberFormat::Whole),
+        "",
+        here,
+    );
+    b.number(
+        "sums",
+        "registers that hold sums",
+        (vectors as f64, NumberFormat::Of("register")),
+        format!("{mr} x ceil({nr} / {lanes} lanes)"),
+        "the micro-kernel's shape",
+    );
+    let registers = s.machine.isa.vector_registers;
+    b.number(
+        "registers",
+        "vector registers",
+        (registers as f64, NumberFormat::Whole),
+        "",
+        format!("instruction set of {}", s.machine.name),
+    );
+    let calls = s.step.cost_work.calls;
+    b.number(
+        "calls",
+        "calls of the micro-kernel",
+        (calls, NumberFormat::Count),
+        "tiles of the result, task by task",
+        "read off the tile program",
+    );
+    b.beat(
+        "math",
+        "Products go through a micro-kernel that holds {mr} x {nr} sums in {sums} of the {registers} there are; it is called {calls} times.",
+        "{mr} by {nr} pieces are worked on at once, all of them in the hand.",
+    );
+}
+
 pub(super) fn say(s: &Subject, m: &MicroKernelInfo, b: &mut Build) {
     let here = "the tile program and its mapping";
     b.name(
@@ -402,52 +480,7 @@ pub(super) fn say(s: &Subject, m: &MicroKernelInfo, b: &mut Build) {
         "A CPU needs no text: the executor goes through {statements} on whole tiles, each of them a call of a loop written for {isa}.",
         "The worker has the tools at hand and follows the work plan line by line.",
     );
-    if let Some((mr, nr)) = m.tile {
-        let lanes = m.isa.lanes();
-        let vectors = mr * nr.div_ceil(lanes);
-        b.number(
-            "mr",
-            "rows of the register tile",
-            (mr as f64, NumberFormat::Whole),
-            "",
-            here,
-        );
-        b.number(
-            "nr",
-            "columns of the register tile",
-            (nr as f64, NumberFormat::Whole),
-            "",
-            here,
-        );
-        b.number(
-            "sums",
-            "registers that hold sums",
-            (vectors as f64, NumberFormat::Of("register")),
-            format!("{mr} x ceil({nr} / {lanes} lanes)"),
-            "the micro-kernel's shape",
-        );
-        let registers = s.machine.isa.vector_registers;
-        b.number(
-            "registers",
-            "vector registers",
-            (registers as f64, NumberFormat::Whole),
-            "",
-            format!("instruction set of {}", s.machine.name),
-        );
-        let calls = s.step.cost_work.calls;
-        b.number(
-            "calls",
-            "calls of the micro-kernel",
-            (calls, NumberFormat::Count),
-            "tiles of the result, task by task",
-            "read off the tile program",
-        );
-        b.beat(
-            "math",
-            "Products go through a micro-kernel that holds {mr} x {nr} sums in {sums} of the {registers} there are; it is called {calls} times.",
-            "{mr} by {nr} pieces are worked on at once, all of them in the hand.",
-        );
-    }
+    register_tile(s, m, b);
     if m.functions.is_empty() {
         return;
     }
@@ -481,43 +514,9 @@ pub(super) fn say(s: &Subject, m: &MicroKernelInfo, b: &mut Build) {
         "",
     );
     let product = m.tile.is_some() && m.functions.iter().any(|f| f.name.starts_with("product of"));
-    let has = |r: &str| all.iter().any(|l| role(l) == r);
-    if has("fetch") {
-        let text = match product {
-            true => {
-                "Its inner loop takes one element of the rows' factor for all lanes (a broadcast)."
-            }
-            false => {
-                "A number that is the same for all lanes is repeated over them once (a broadcast)."
-            }
-        };
-        b.beat("fetch", text, "One screw for a whole row of pieces.");
-    }
-    if has("load") {
-        let text = match product {
-            true => {
-                "Of the other factor it takes whole vectors, which lie next to each other where that was packed at load."
-            }
-            false => "Whole vectors are loaded, an element for every lane.",
-        };
-        b.beat(
-            "load",
-            text,
-            "Parts that were laid out in the order of use.",
-        );
-    }
-    if has("math") {
-        let text = match product {
-            true => "One instruction multiplies and adds a vector into its sums.",
-            false => "One instruction computes all lanes of a vector.",
-        };
-        b.beat("math", text, "One movement does it for all of them.");
-    }
-    if has("store") {
-        let text = match product {
-            true => "At the end the sums are written once.",
-            false => "What is made is written by whole vectors.",
-        };
-        b.beat("store", text, "What is finished leaves the hand once.");
+    for (what, of_product, of_other, analogy) in INSTRUCTIONS {
+        if all.iter().any(|l| role(l) == what) {
+            b.beat(what, if product { of_product } else { of_other }, analogy);
+        }
     }
 }

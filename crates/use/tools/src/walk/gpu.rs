@@ -4,17 +4,152 @@ use super::code::{Code, ptx_role, registers_taken};
 use super::emulated::Counted;
 use super::narration::{Build, NumberFormat};
 use super::{lanes, wgsl_lanes};
-use machine::calc::{self, Block};
+use machine::calc::{self, Block, Occupancy};
 use report::units;
 use report::walk::{LaneRequest, Picture, Scene};
 
 /// Requests that are drawn.
 const REQUESTS: usize = 4;
 
+const OCCUPANCY: &str = "calculator `occupancy`";
+
+/// What a CTA asks for, and how much of it an SM holds.
+fn occupancy(
+    s: &Subject,
+    (block, registers_are, from): (Block, &str, &str),
+    (held, warps, lanes): (&Occupancy, u64, u64),
+    b: &mut Build,
+) {
+    b.number(
+        "threads",
+        "threads of a CTA",
+        (block.threads as f64, NumberFormat::Of("thread")),
+        "",
+        "the schedule",
+    );
+    b.number(
+        "warps",
+        "warps of a CTA",
+        (warps as f64, NumberFormat::Of("warp")),
+        format!("ceil({} / {lanes})", block.threads),
+        "threads and lanes",
+    );
+    b.number(
+        "registers",
+        registers_are,
+        (block.registers as f64, NumberFormat::Whole),
+        "",
+        from,
+    );
+    b.number(
+        "shared",
+        "shared memory of a CTA",
+        (block.shared as f64, NumberFormat::Bytes),
+        "tiles x stages, and what threads exchange",
+        "the emitted text",
+    );
+    b.number(
+        "ctas",
+        "CTAs that an SM holds",
+        (held.ctas as f64, NumberFormat::Of("CTA")),
+        "the least of all limits",
+        OCCUPANCY,
+    );
+    b.number(
+        "held",
+        "warps that an SM holds",
+        (held.warps as f64, NumberFormat::Of("warp")),
+        format!("{} x {warps}", held.ctas),
+        OCCUPANCY,
+    );
+    b.number(
+        "slots",
+        "warps that it could hold",
+        (held.max_warps as f64, NumberFormat::Whole),
+        "",
+        format!("limits of {}", s.machine.name),
+    );
+    b.number(
+        "occupancy",
+        "occupancy",
+        (held.share, NumberFormat::Percent),
+        format!("{} warps held / {} slots", held.warps, held.max_warps),
+        OCCUPANCY,
+    );
+}
+
+/// CTAs that an SM holds by each of its limits.
+fn ctas_by_limit(s: &Subject, held: &Occupancy, b: &mut Build) -> Vec<(String, u64)> {
+    let file = s.machine.limits.registers_per_sm.map_or(0, |r| r.value);
+    let mut all = vec![("slots for warps".to_string(), held.limits.warps)];
+    if let Some(n) = held.limits.registers {
+        all.push(("registers".into(), n));
+        b.number(
+            "by_registers",
+            "CTAs by registers",
+            (n as f64, NumberFormat::Whole),
+            format!(
+                "{file} / {} a CTA, by quarters of the register file",
+                held.registers_per_cta
+            ),
+            OCCUPANCY,
+        );
+    }
+    if let Some(n) = held.limits.shared {
+        all.push(("shared memory".into(), n));
+        b.number(
+            "by_shared",
+            "CTAs by shared memory",
+            (n as f64, NumberFormat::Whole),
+            format!(
+                "{} / {} a CTA, the driver's part in it",
+                units::bytes(held.shared_per_sm as f64),
+                units::bytes(held.shared_per_cta as f64)
+            ),
+            OCCUPANCY,
+        );
+    }
+    all.push(("slots for CTAs".into(), held.limits.ctas));
+    if let Some(n) = held.limits.barriers {
+        all.push(("barriers".into(), n));
+    }
+    all
+}
+
+/// What an SM would hold with the registers that the assembler took.
+fn registers_of_machine_code(s: &Subject, listing: &str, block: Block, b: &mut Build) {
+    let Some(n) = registers_taken(listing) else {
+        return;
+    };
+    let real = calc::occupancy(
+        &s.machine.limits,
+        Block {
+            registers: n,
+            ..block
+        },
+    );
+    let ctas = real.map_or(0, |o| o.ctas);
+    b.number(
+        "taken",
+        "registers that ptxas took",
+        (n as f64, NumberFormat::Whole),
+        "",
+        "ptxas, as nvdisasm shows it",
+    );
+    b.number(
+        "taken_ctas",
+        "CTAs with those",
+        (ctas as f64, NumberFormat::Of("CTA")),
+        "the least of all limits",
+        OCCUPANCY,
+    );
+    b.beat("limits", "The assembler took {taken} registers for a thread, with which an SM would hold {taken_ctas}.", "In the end they needed a little less room.");
+}
+
 pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
     let g = s.gpu()?;
     let limits = &s.machine.limits;
-    let (registers, shared, what, from) = match code {
+    let (registers, shared, registers_are, from) = match code {
         Code::Ptx { ptx, .. } => (
             ptx.registers_estimate,
             ptx.shared_bytes.into(),
@@ -36,64 +171,9 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
     let held = calc::occupancy(limits, block)?;
     let lanes = limits.warp.map_or(32, |w| w.value.max(1));
     let warps = block.threads.div_ceil(lanes);
-    let calc = "calculator `occupancy`";
     let mut b = Build::new("warps", "Warps and occupancy");
-    b.number(
-        "threads",
-        "threads of a CTA",
-        (block.threads as f64, NumberFormat::Of("thread")),
-        "",
-        "the schedule",
-    );
-    b.number(
-        "warps",
-        "warps of a CTA",
-        (warps as f64, NumberFormat::Of("warp")),
-        format!("ceil({} / {lanes})", block.threads),
-        "threads and lanes",
-    );
-    b.number(
-        "registers",
-        what,
-        (block.registers as f64, NumberFormat::Whole),
-        "",
-        from,
-    );
-    b.number(
-        "shared",
-        "shared memory of a CTA",
-        (shared as f64, NumberFormat::Bytes),
-        "tiles x stages, and what threads exchange",
-        "the emitted text",
-    );
-    b.number(
-        "ctas",
-        "CTAs that an SM holds",
-        (held.ctas as f64, NumberFormat::Of("CTA")),
-        "the least of all limits",
-        calc,
-    );
-    b.number(
-        "held",
-        "warps that an SM holds",
-        (held.warps as f64, NumberFormat::Of("warp")),
-        format!("{} x {warps}", held.ctas),
-        calc,
-    );
-    b.number(
-        "slots",
-        "warps that it could hold",
-        (held.max_warps as f64, NumberFormat::Whole),
-        "",
-        format!("limits of {}", s.machine.name),
-    );
-    b.number(
-        "occupancy",
-        "occupancy",
-        (held.share, NumberFormat::Percent),
-        format!("{} warps held / {} slots", held.warps, held.max_warps),
-        calc,
-    );
+    let asked = (block, registers_are, from);
+    occupancy(s, asked, (&held, warps, lanes), &mut b);
     let word = |l: &str| match l {
         "regs" => "registers",
         "smem" => "shared memory",
@@ -102,71 +182,21 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
         _ => "slots for warps",
     };
     let limiters: Vec<String> = held.limiters.iter().map(|l| word(l).into()).collect();
-    b.name("limiter", "what limits it", limiters.join(" and "), calc);
-    let file = limits.registers_per_sm.map_or(0, |r| r.value);
-    let mut all = vec![("slots for warps".to_string(), held.limits.warps)];
-    if let Some(n) = held.limits.registers {
-        all.push(("registers".into(), n));
-        b.number(
-            "by_registers",
-            "CTAs by registers",
-            (n as f64, NumberFormat::Whole),
-            format!(
-                "{file} / {} a CTA, by quarters of the register file",
-                held.registers_per_cta
-            ),
-            calc,
-        );
-    }
-    if let Some(n) = held.limits.shared {
-        all.push(("shared memory".into(), n));
-        b.number(
-            "by_shared",
-            "CTAs by shared memory",
-            (n as f64, NumberFormat::Whole),
-            format!(
-                "{} / {} a CTA, the driver's part in it",
-                units::bytes(held.shared_per_sm as f64),
-                units::bytes(held.shared_per_cta as f64)
-            ),
-            calc,
-        );
-    }
-    all.push(("slots for CTAs".into(), held.limits.ctas));
-    if let Some(n) = held.limits.barriers {
-        all.push(("barriers".into(), n));
-    }
+    b.name(
+        "limiter",
+        "what limits it",
+        limiters.join(" and "),
+        OCCUPANCY,
+    );
+    let all = ctas_by_limit(s, &held, &mut b);
     b.beat("cta", "A CTA has {threads}: {warps}, each of which goes through the code with all its lanes in step.", "A team of {warps}; in each, everybody makes the same movement at once.");
     b.beat("limits", "Each thread may take {registers} registers and each CTA {shared} of shared memory. An SM hands both out until one is used up; here it is {limiter}.", "Benches and shelf space are handed out until one runs out: {limiter}.");
     b.beat("slots", "So it holds {ctas}, {held} of {slots} possible: {occupancy} occupancy. More would hide more waiting; fewer leave more registers to each.", "{held} are on the floor where {slots} would fit.");
     if let Code::Ptx {
         sass: Ok(listing), ..
     } = code
-        && let Some(n) = registers_taken(listing)
     {
-        let real = calc::occupancy(
-            limits,
-            Block {
-                registers: n,
-                ..block
-            },
-        );
-        let ctas = real.map_or(0, |o| o.ctas);
-        b.number(
-            "taken",
-            "registers that ptxas took",
-            (n as f64, NumberFormat::Whole),
-            "",
-            "ptxas, as nvdisasm shows it",
-        );
-        b.number(
-            "taken_ctas",
-            "CTAs with those",
-            (ctas as f64, NumberFormat::Of("CTA")),
-            "the least of all limits",
-            calc,
-        );
-        b.beat("limits", "The assembler took {taken} registers for a thread, with which an SM would hold {taken_ctas}.", "In the end they needed a little less room.");
+        registers_of_machine_code(s, listing, block, &mut b);
     }
     Some(b.done(Picture::Warps {
         slots: held.max_warps,
@@ -177,20 +207,50 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
     }))
 }
 
-pub(super) fn lanes(s: &Subject, counted: &Result<Counted, String>) -> Option<Scene> {
-    s.gpu()?;
-    if crate::targets::arch_of(s.machine).is_none() {
-        return wgsl_lanes::scene(s);
-    }
-    let mut b = Build::new("lanes", "Lanes onto sectors and banks");
-    let counted = match counted {
-        Ok(c) => c,
-        Err(why) => {
-            b.name("why", "why not", why, "the emulator");
-            b.beat("", "Nothing is drawn here: {why}.", "");
-            return Some(b.done(Picture::Lanes { requests: vec![] }));
-        }
+/// A request of a warp as it is drawn: `lines` are those of the text, `issued` is how often its line ran.
+fn request(r: &ptx_emulator::Request, lines: &[String], issued: u64) -> LaneRequest {
+    let text = lines.get((r.line as usize).saturating_sub(1));
+    let text = text.map_or("", |t| t.trim()).to_string();
+    let first = r.lanes.iter().flatten().min().copied().unwrap_or(0) / 128 * 128;
+    let base = if r.shared { 0 } else { first };
+    let active = r.lanes.iter().flatten().count() as u64;
+    let wanted: std::collections::BTreeSet<u64> = r.lanes.iter().flatten().copied().collect();
+    let (moved, ideal) = match r.shared {
+        true => r.passes(),
+        false => (
+            r.sectors().0,
+            (wanted.len() as u64 * u64::from(r.bytes)).div_ceil(32),
+        ),
     };
+    let role = match ptx_role(&text) {
+        "store" => "store",
+        "fetch" => "fetch",
+        "stage" if r.shared => "stage",
+        _ => "load",
+    };
+    let (way, stride) = lanes::way(&r.lanes, u64::from(r.bytes));
+    LaneRequest {
+        space: if r.shared { "shared" } else { "global" },
+        role,
+        lit: role,
+        unit: if r.shared { 4 } else { 32 },
+        way,
+        stride,
+        partial: None,
+        line: r.line,
+        text,
+        cta: r.cta,
+        warp: r.warp,
+        bytes: r.bytes,
+        lanes: r.lanes.iter().map(|a| a.map(|a| a - base)).collect(),
+        moved,
+        ideal: ideal.min(active.max(1) * 4),
+        issued,
+    }
+}
+
+/// One request of each kind: the one that is issued most, the first of those.
+fn requests(s: &Subject, counted: &Counted) -> Vec<LaneRequest> {
     let lines = s.program.as_ref().and_then(|p| {
         let arch = crate::targets::arch_of(s.machine)?;
         emit::ptx::emit(p, arch).ok()
@@ -205,49 +265,8 @@ pub(super) fn lanes(s: &Subject, counted: &Result<Counted, String>) -> Option<Sc
         .outcome
         .requests
         .iter()
-        .map(|r| {
-            let text = lines.get((r.line as usize).saturating_sub(1));
-            let text = text.map_or("", |t| t.trim()).to_string();
-            let first = r.lanes.iter().flatten().min().copied().unwrap_or(0) / 128 * 128;
-            let base = if r.shared { 0 } else { first };
-            let active = r.lanes.iter().flatten().count() as u64;
-            let wanted: std::collections::BTreeSet<u64> =
-                r.lanes.iter().flatten().copied().collect();
-            let (moved, ideal) = match r.shared {
-                true => r.passes(),
-                false => (
-                    r.sectors().0,
-                    (wanted.len() as u64 * u64::from(r.bytes)).div_ceil(32),
-                ),
-            };
-            let role = match ptx_role(&text) {
-                "store" => "store",
-                "fetch" => "fetch",
-                "stage" if r.shared => "stage",
-                _ => "load",
-            };
-            let (way, stride) = lanes::way(&r.lanes, u64::from(r.bytes));
-            LaneRequest {
-                space: if r.shared { "shared" } else { "global" },
-                role,
-                lit: role,
-                unit: if r.shared { 4 } else { 32 },
-                way,
-                stride,
-                partial: None,
-                line: r.line,
-                text,
-                cta: r.cta,
-                warp: r.warp,
-                bytes: r.bytes,
-                lanes: r.lanes.iter().map(|a| a.map(|a| a - base)).collect(),
-                moved,
-                ideal: ideal.min(active.max(1) * 4),
-                issued: issued(r.line),
-            }
-        })
+        .map(|r| request(r, &lines, issued(r.line)))
         .collect();
-    // One of each kind: the one that is issued most, the first of those.
     let mut requests: Vec<LaneRequest> = Vec::new();
     all.sort_by_key(|r| (std::cmp::Reverse(r.issued), r.line));
     for kind in [
@@ -260,6 +279,11 @@ pub(super) fn lanes(s: &Subject, counted: &Result<Counted, String>) -> Option<Sc
         requests.extend(found.cloned());
     }
     requests.truncate(REQUESTS);
+    requests
+}
+
+/// What one CTA moved.
+fn totals(counted: &Counted, b: &mut Build) {
     let total = counted.outcome.counters.total;
     let here = match counted.whole {
         true => "the emulator, over one CTA on zeros",
@@ -319,91 +343,112 @@ pub(super) fn lanes(s: &Subject, counted: &Result<Counted, String>) -> Option<Sc
         "passes - the fewest that the widths allow",
         here,
     );
+}
+
+/// A request in words.
+fn say(r: &LaneRequest, b: &mut Build) {
+    let keys: [&'static str; 3] = match (r.space, r.role) {
+        ("global", "load") => ["load_lanes", "load_moved", "load_ideal"],
+        ("shared", "stage") => ["stage_lanes", "stage_moved", "stage_ideal"],
+        ("shared", "fetch") => ["fetch_lanes", "fetch_moved", "fetch_ideal"],
+        _ => ["store_lanes", "store_moved", "store_ideal"],
+    };
+    let active = r.lanes.iter().flatten().count();
+    let word = |role: &str| match role {
+        "stage" | "store" => "write",
+        _ => "read",
+    };
+    let unit = if r.space == "global" {
+        "sector"
+    } else {
+        "pass"
+    };
+    let from = format!(
+        "the emulator: line {} of the PTX, warp {} of CTA {}",
+        r.line, r.warp, r.cta[0]
+    );
+    b.number(
+        keys[0],
+        &format!("{}, {}: lanes that take part", r.space, word(r.role)),
+        (active as f64, NumberFormat::Of("lane")),
+        "",
+        from.clone(),
+    );
+    b.number(
+        keys[1],
+        &format!("{}, {}: what this takes", r.space, word(r.role)),
+        (r.moved as f64, NumberFormat::Of(unit)),
+        "",
+        from.clone(),
+    );
+    b.number(
+        keys[2],
+        &format!("{}, {}: the least for as many bytes", r.space, word(r.role)),
+        (r.ideal as f64, NumberFormat::Of(unit)),
+        format!("{active} lanes x {} bytes", r.bytes),
+        from,
+    );
+    let k = |i: usize| format!("{{{}}}", keys[i]);
+    let text = match (r.space, r.role) {
+        ("global", "load") => format!(
+            "A request to global memory: {} of a warp touch {} of 32 bytes; {} would hold all that they ask for.",
+            k(0),
+            k(1),
+            k(2)
+        ),
+        ("global", _) => format!(
+            "Results go back: {} write to {} of 32 bytes; {} would hold them.",
+            k(0),
+            k(1),
+            k(2)
+        ),
+        (_, "stage") => format!(
+            "Into shared memory: {} take {} over the 32 banks; {} would be the least for that width.",
+            k(0),
+            k(1),
+            k(2)
+        ),
+        _ => format!(
+            "Out of shared memory: the addresses of {} take {} over the 32 banks; {} would be the least.",
+            k(0),
+            k(1),
+            k(2)
+        ),
+    };
+    let analogy = match (r.space, r.role) {
+        ("global", "load") => {
+            "Neighbours ask for what lies on one pallet: few pallets are moved for many hands."
+        }
+        ("global", _) => "What was made leaves on full pallets.",
+        (_, "stage") => "32 doors lead to the bench's shelf; whoever wants the same door waits.",
+        _ => "Out through 32 doors at once.",
+    };
+    b.beat(r.lit, text, analogy);
+}
+
+pub(super) fn lanes(s: &Subject, counted: &Result<Counted, String>) -> Option<Scene> {
+    s.gpu()?;
+    if crate::targets::arch_of(s.machine).is_none() {
+        return wgsl_lanes::scene(s);
+    }
+    let mut b = Build::new("lanes", "Lanes onto sectors and banks");
+    let counted = match counted {
+        Ok(c) => c,
+        Err(why) => {
+            b.name("why", "why not", why, "the emulator");
+            b.beat("", "Nothing is drawn here: {why}.", "");
+            return Some(b.done(Picture::Lanes { requests: vec![] }));
+        }
+    };
+    let requests = requests(s, counted);
+    totals(counted, &mut b);
     b.beat(
         "",
         "The emulator ran one CTA of this very text: {issued} instructions of warps.",
         "One team's whole shift, watched step by step.",
     );
     for r in &requests {
-        let keys: [&'static str; 3] = match (r.space, r.role) {
-            ("global", "load") => ["load_lanes", "load_moved", "load_ideal"],
-            ("shared", "stage") => ["stage_lanes", "stage_moved", "stage_ideal"],
-            ("shared", "fetch") => ["fetch_lanes", "fetch_moved", "fetch_ideal"],
-            _ => ["store_lanes", "store_moved", "store_ideal"],
-        };
-        let active = r.lanes.iter().flatten().count();
-        let word = |role: &str| match role {
-            "stage" | "store" => "write",
-            _ => "read",
-        };
-        let unit = if r.space == "global" {
-            "sector"
-        } else {
-            "pass"
-        };
-        let from = format!(
-            "the emulator: line {} of the PTX, warp {} of CTA {}",
-            r.line, r.warp, r.cta[0]
-        );
-        b.number(
-            keys[0],
-            &format!("{}, {}: lanes that take part", r.space, word(r.role)),
-            (active as f64, NumberFormat::Of("lane")),
-            "",
-            from.clone(),
-        );
-        b.number(
-            keys[1],
-            &format!("{}, {}: what this takes", r.space, word(r.role)),
-            (r.moved as f64, NumberFormat::Of(unit)),
-            "",
-            from.clone(),
-        );
-        b.number(
-            keys[2],
-            &format!("{}, {}: the least for as many bytes", r.space, word(r.role)),
-            (r.ideal as f64, NumberFormat::Of(unit)),
-            format!("{active} lanes x {} bytes", r.bytes),
-            from,
-        );
-        let k = |i: usize| format!("{{{}}}", keys[i]);
-        let text = match (r.space, r.role) {
-            ("global", "load") => format!(
-                "A request to global memory: {} of a warp touch {} of 32 bytes; {} would hold all that they ask for.",
-                k(0),
-                k(1),
-                k(2)
-            ),
-            ("global", _) => format!(
-                "Results go back: {} write to {} of 32 bytes; {} would hold them.",
-                k(0),
-                k(1),
-                k(2)
-            ),
-            (_, "stage") => format!(
-                "Into shared memory: {} take {} over the 32 banks; {} would be the least for that width.",
-                k(0),
-                k(1),
-                k(2)
-            ),
-            _ => format!(
-                "Out of shared memory: the addresses of {} take {} over the 32 banks; {} would be the least.",
-                k(0),
-                k(1),
-                k(2)
-            ),
-        };
-        let analogy = match (r.space, r.role) {
-            ("global", "load") => {
-                "Neighbours ask for what lies on one pallet: few pallets are moved for many hands."
-            }
-            ("global", _) => "What was made leaves on full pallets.",
-            (_, "stage") => {
-                "32 doors lead to the bench's shelf; whoever wants the same door waits."
-            }
-            _ => "Out through 32 doors at once.",
-        };
-        b.beat(r.lit, text, analogy);
+        say(r, &mut b);
     }
     b.beat("", "Over the CTA {sectors} sectors moved {moved} for {wanted} asked for ({used}), and bank conflicts added {conflicts} passes.", "The shift's count: hardly anything moved that nobody asked for, or it shows here.");
     Some(b.done(Picture::Lanes { requests }))

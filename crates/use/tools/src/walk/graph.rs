@@ -1,7 +1,7 @@
 //! From the model's graph to a tile program: what the step stands for, how it is to run, and what it says.
 use super::Subject;
 use super::narration::{Build, NumberFormat};
-use kernel::{AxisTile, Role};
+use kernel::{AxisTile, Role, TileProgram};
 use plan::{BufferKind, StepWork};
 use report::walk::{Bar, CodeLine, Decision, NodeBox, Pane, Picture, Scene, ValueBox};
 use std::collections::BTreeSet;
@@ -39,6 +39,105 @@ pub(super) fn buffers(s: &Subject) -> Vec<(u32, bool)> {
     all.into_iter().filter(|b| seen.insert(*b)).collect()
 }
 
+fn values(s: &Subject) -> Vec<ValueBox> {
+    buffers(s)
+        .into_iter()
+        .filter_map(|(i, written)| {
+            let v = s.block.buffers.get(i as usize)?;
+            Some(ValueBox {
+                name: v.name.clone(),
+                kind: kind(v.kind),
+                dtype: v.dtype.to_string(),
+                bytes: v.bytes,
+                written,
+            })
+        })
+        .collect()
+}
+
+/// What the planner decided to fuse with the step, and what not.
+fn decisions(s: &Subject) -> Vec<Decision> {
+    let about = |w: &&plan::Why| {
+        w.pass == "fuse" && (w.subject == s.step.name || s.step.nodes.contains(&w.subject))
+    };
+    s.plan
+        .whys
+        .iter()
+        .filter(about)
+        .take(DECISIONS)
+        .map(|w| Decision {
+            subject: w.subject.clone(),
+            choice: w.choice.clone(),
+            fused: !w.choice.starts_with("not"),
+            reason: w.reason.clone(),
+        })
+        .collect()
+}
+
+/// What the step reads and writes.
+fn bytes_of(values: &[ValueBox], b: &mut Build) {
+    let sum = |written: bool| {
+        let all = values.iter().filter(|v| v.written == written);
+        all.map(|v| v.bytes).sum::<u64>() as f64
+    };
+    let each = |written: bool| {
+        let all = values.iter().filter(|v| v.written == written);
+        let all: Vec<String> = all
+            .map(|v| format!("{} {}", v.name, report::units::bytes(v.bytes as f64)))
+            .collect();
+        all.join(" + ")
+    };
+    let sizes = "buffers of the plan, at the top of its box of dims";
+    b.number(
+        "reads",
+        "bytes of what it reads",
+        (sum(false), NumberFormat::Bytes),
+        each(false),
+        sizes,
+    );
+    b.number(
+        "writes",
+        "bytes of what it writes",
+        (sum(true), NumberFormat::Bytes),
+        each(true),
+        sizes,
+    );
+}
+
+/// Which nodes the step stands for.
+fn say_nodes(nodes: &[NodeBox], b: &mut Build) {
+    let file = "the model's file";
+    if let (Some(first), Some(last)) = (nodes.first(), nodes.last()) {
+        b.name("node", "first node", &first.name, file);
+        b.name("op", "operator", &first.op, file);
+        b.name("last", "last node", &last.name, file);
+        b.name("last_op", "operator of the last node", &last.op, file);
+        b.beat(
+            "first",
+            "The model has {model_nodes} nodes. One of them is {node}, of the operator {op}.",
+            "An order has come in: {op}. The order book has {model_nodes} lines.",
+        );
+        match nodes.len() {
+            1 => b.beat(
+                "nodes",
+                "Nothing was fused with it: it is a step of its own.",
+                "The order is made on a line of its own.",
+            ),
+            _ => b.beat(
+                "nodes",
+                "The planner fused {nodes} into one step, up to {last} ({last_op}): what one of them hands to the next stays with the worker and is never written to memory.",
+                "{nodes} share one line, so that half-finished goods never go back to the warehouse.",
+            ),
+        }
+    } else {
+        b.beat(
+            "nodes",
+            "This step stands for no node of the model: the planner put it in to move data.",
+            "A transport between two halls that nobody ordered and that the plan needs.",
+        );
+    }
+}
+
 pub(super) fn node(s: &Subject) -> Scene {
     let mut b = Build::new("node", "The node");
     let op = |name: &str| {
@@ -54,35 +153,7 @@ pub(super) fn node(s: &Subject) -> Scene {
             op: op(n),
         })
         .collect();
-    let values: Vec<ValueBox> = buffers(s)
-        .into_iter()
-        .filter_map(|(i, written)| {
-            let v = s.block.buffers.get(i as usize)?;
-            Some(ValueBox {
-                name: v.name.clone(),
-                kind: kind(v.kind),
-                dtype: v.dtype.to_string(),
-                bytes: v.bytes,
-                written,
-            })
-        })
-        .collect();
-    let about = |w: &&plan::Why| {
-        w.pass == "fuse" && (w.subject == s.step.name || s.step.nodes.contains(&w.subject))
-    };
-    let decisions: Vec<Decision> = s
-        .plan
-        .whys
-        .iter()
-        .filter(about)
-        .take(DECISIONS)
-        .map(|w| Decision {
-            subject: w.subject.clone(),
-            choice: w.choice.clone(),
-            fused: !w.choice.starts_with("not"),
-            reason: w.reason.clone(),
-        })
-        .collect();
+    let (values, decisions) = (values(s), decisions(s));
     let file = "the model's file";
     b.number(
         "model_nodes",
@@ -125,61 +196,8 @@ pub(super) fn node(s: &Subject) -> Scene {
         ),
         "predictions of the plan's steps",
     );
-    let sum = |written: bool| {
-        let all = values.iter().filter(|v| v.written == written);
-        all.map(|v| v.bytes).sum::<u64>() as f64
-    };
-    let each = |written: bool| {
-        let all = values.iter().filter(|v| v.written == written);
-        let all: Vec<String> = all
-            .map(|v| format!("{} {}", v.name, report::units::bytes(v.bytes as f64)))
-            .collect();
-        all.join(" + ")
-    };
-    let sizes = "buffers of the plan, at the top of its box of dims";
-    b.number(
-        "reads",
-        "bytes of what it reads",
-        (sum(false), NumberFormat::Bytes),
-        each(false),
-        sizes,
-    );
-    b.number(
-        "writes",
-        "bytes of what it writes",
-        (sum(true), NumberFormat::Bytes),
-        each(true),
-        sizes,
-    );
-    if let (Some(first), Some(last)) = (nodes.first(), nodes.last()) {
-        b.name("node", "first node", &first.name, file);
-        b.name("op", "operator", &first.op, file);
-        b.name("last", "last node", &last.name, file);
-        b.name("last_op", "operator of the last node", &last.op, file);
-        b.beat(
-            "first",
-            "The model has {model_nodes} nodes. One of them is {node}, of the operator {op}.",
-            "An order has come in: {op}. The order book has {model_nodes} lines.",
-        );
-        match nodes.len() {
-            1 => b.beat(
-                "nodes",
-                "Nothing was fused with it: it is a step of its own.",
-                "The order is made on a line of its own.",
-            ),
-            _ => b.beat(
-                "nodes",
-                "The planner fused {nodes} into one step, up to {last} ({last_op}): what one of them hands to the next stays with the worker and is never written to memory.",
-                "{nodes} share one line, so that half-finished goods never go back to the warehouse.",
-            ),
-        }
-    } else {
-        b.beat(
-            "nodes",
-            "This step stands for no node of the model: the planner put it in to move data.",
-            "A transport between two halls that nobody ordered and that the plan needs.",
-        );
-    }
+    bytes_of(&values, &mut b);
+    say_nodes(&nodes, &mut b);
     let not = decisions.iter().filter(|d| !d.fused).count();
     if not > 0 {
         b.number(
@@ -317,22 +335,10 @@ fn role(line: &str) -> &'static str {
     }
 }
 
-pub(super) fn program(s: &Subject) -> Option<Scene> {
-    let program = s.program.as_ref()?;
-    let (k, schedule) = (program.kernel(), program.schedule());
-    let text = program.to_string();
-    let lines: Vec<CodeLine> = text
-        .lines()
-        .enumerate()
-        .map(|(i, l)| CodeLine {
-            number: i as u32 + 1,
-            text: l.into(),
-            role: role(l),
-        })
-        .collect();
-    let has = |role: &str| lines.iter().any(|l| l.role == role);
-    let mut b = Build::new("program", "The tile program");
+/// Axes, tasks and rounds, and what is computed in them.
+fn program_figures(s: &Subject, program: &TileProgram, b: &mut Build) {
     let here = "the tile program";
+    let (k, schedule) = (program.kernel(), program.schedule());
     b.name("family", "family", &s.view.family, here);
     b.name(
         "shapes",
@@ -381,6 +387,23 @@ pub(super) fn program(s: &Subject) -> Option<Scene> {
         "a multiply-add is two",
         "counted over the statements of the tile program",
     );
+}
+
+pub(super) fn program(s: &Subject) -> Option<Scene> {
+    let program = s.program.as_ref()?;
+    let text = program.to_string();
+    let lines: Vec<CodeLine> = text
+        .lines()
+        .enumerate()
+        .map(|(i, l)| CodeLine {
+            number: i as u32 + 1,
+            text: l.into(),
+            role: role(l),
+        })
+        .collect();
+    let has = |role: &str| lines.iter().any(|l| l.role == role);
+    let mut b = Build::new("program", "The tile program");
+    program_figures(s, program, &mut b);
     b.beat(
         "space",
         "What the step does is said once, as a tile program: {axes} with the extents {shapes}. Everything from here on is read off this text.",

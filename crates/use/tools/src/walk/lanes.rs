@@ -4,13 +4,16 @@ use super::narration::{Build, NumberFormat};
 use report::walk::{LaneRequest, Picture, Scene};
 use std::collections::BTreeSet;
 
+/// Keys of a request's figures.
+type Keys = [&'static str; 9];
+
 /// Requests that are drawn.
 pub(super) const REQUESTS: usize = 6;
 /// What captions light them by.
 pub(super) const LIT: [&str; REQUESTS] = ["r1", "r2", "r3", "r4", "r5", "r6"];
 /// Keys of a request's figures: operand, lanes, how they lie, what is touched, what would do, vectors, those
 /// that leave lanes out, what the whole tile touches and what would hold it.
-const KEYS: [[&str; 9]; REQUESTS] = [
+const KEYS: [Keys; REQUESTS] = [
     [
         "name1", "lanes1", "way1", "moved1", "ideal1", "vectors1", "partial1", "tile1", "least1",
     ],
@@ -94,115 +97,129 @@ pub(super) struct Words {
     pub source: String,
 }
 
+/// What all requests like one touch together, in a sentence; empty where that is not known.
+fn of_all(t: &Narrated, keys: &Keys, words: &Words, b: &mut Build) -> String {
+    let Some((lines, least)) = t.tile else {
+        return String::new();
+    };
+    let from = words.source.as_str();
+    let name = |what: &str| format!("{}, {}: {what}", t.name, t.request.role);
+    let k = |i: usize| format!("{{{}}}", keys[i]);
+    b.number(
+        keys[7],
+        &name("what all of them touch"),
+        (lines as f64, NumberFormat::Of(words.unit)),
+        "each counted once",
+        from,
+    );
+    b.number(
+        keys[8],
+        &name("the fewest for all of them"),
+        (least as f64, NumberFormat::Whole),
+        "",
+        from,
+    );
+    format!(
+        " Together they touch {}, where {} would be the least.",
+        k(7),
+        k(8)
+    )
+}
+
+/// Caption and figures of one request.
+fn told(t: &Narrated, keys: &Keys, words: &Words, b: &mut Build) {
+    let r = &t.request;
+    let active = r.lanes.iter().flatten().count();
+    let from = words.source.as_str();
+    b.name(keys[0], "operand", &t.name, from);
+    let how = match (r.way, r.stride) {
+        ("strided", Some(d)) => format!("strided by {d} bytes"),
+        (way, _) => way.to_string(),
+    };
+    let name = |what: &str| format!("{}, {}: {what}", t.name, r.role);
+    b.name(keys[2], &name("how lanes lie"), &how, from);
+    let taking = if r.way == "by data" {
+        r.lanes.len()
+    } else {
+        active
+    };
+    b.number(
+        keys[1],
+        &name("lanes that take part"),
+        (taking as f64, NumberFormat::Of(words.lane)),
+        "",
+        from,
+    );
+    b.number(
+        keys[3],
+        &name("what they touch"),
+        (r.moved as f64, NumberFormat::Of(words.unit)),
+        "",
+        from,
+    );
+    b.number(
+        keys[4],
+        &name("the fewest for as many bytes"),
+        (r.ideal as f64, NumberFormat::Of(words.unit)),
+        format!("{taking} x {} bytes / {}", r.bytes, r.unit),
+        from,
+    );
+    b.number(
+        keys[5],
+        &name(&format!("for a {}", t.of)),
+        (r.issued as f64, NumberFormat::Count),
+        "",
+        from,
+    );
+    let k = |i: usize| format!("{{{}}}", keys[i]);
+    let verb = if r.role == "store" { "write" } else { "take" };
+    let lie = match r.way {
+        "one element" => "the same for all of them, read once and repeated",
+        "contiguous" => "neighbours in memory",
+        "strided" => "apart in memory by the same distance, so each is brought by itself",
+        "by data" => "each where the data says",
+        "in rows" => "neighbours in rows, the rows apart",
+        _ => "here and there",
+    };
+    let mut text = format!(
+        "Of {}, {} {verb} their elements ({}: {lie}). They touch {} where {} would hold them.",
+        k(0),
+        k(1),
+        k(2),
+        k(3),
+        k(4)
+    );
+    if let Some(n) = r.partial {
+        b.number(
+            keys[6],
+            &name("vectors that leave lanes out"),
+            (n as f64, NumberFormat::Whole),
+            format!("of {}", r.issued),
+            from,
+        );
+        text += &format!(
+            " {} such vectors cover the {}, {} of them with lanes masked out.",
+            k(5),
+            t.of,
+            k(6)
+        );
+    } else {
+        text += &format!(" The {} makes {} of them.", t.of, k(5));
+    }
+    text += &of_all(t, keys, words, b);
+    let analogy = match r.way {
+        "one element" => "Everybody looks at the same sheet.",
+        "contiguous" => "Neighbours want what lies on one pallet: few pallets for many hands.",
+        "strided" => "Everybody's part lies on a pallet of its own.",
+        _ => "The order says which pallet, hand by hand.",
+    };
+    b.beat(r.lit, text, analogy);
+}
+
 /// Captions and figures of `all`, which are drawn.
 pub(super) fn scene(mut b: Build, all: Vec<Narrated>, words: &Words) -> Scene {
-    for (i, t) in all.iter().enumerate().take(REQUESTS) {
-        let (r, keys) = (&t.request, KEYS[i]);
-        let active = r.lanes.iter().flatten().count();
-        let from = words.source.as_str();
-        b.name(keys[0], "operand", &t.name, from);
-        let how = match (r.way, r.stride) {
-            ("strided", Some(d)) => format!("strided by {d} bytes"),
-            (way, _) => way.to_string(),
-        };
-        let name = |what: &str| format!("{}, {}: {what}", t.name, r.role);
-        b.name(keys[2], &name("how lanes lie"), &how, from);
-        let taking = if r.way == "by data" {
-            r.lanes.len()
-        } else {
-            active
-        };
-        b.number(
-            keys[1],
-            &name("lanes that take part"),
-            (taking as f64, NumberFormat::Of(words.lane)),
-            "",
-            from,
-        );
-        b.number(
-            keys[3],
-            &name("what they touch"),
-            (r.moved as f64, NumberFormat::Of(words.unit)),
-            "",
-            from,
-        );
-        b.number(
-            keys[4],
-            &name("the fewest for as many bytes"),
-            (r.ideal as f64, NumberFormat::Of(words.unit)),
-            format!("{taking} x {} bytes / {}", r.bytes, r.unit),
-            from,
-        );
-        b.number(
-            keys[5],
-            &name(&format!("for a {}", t.of)),
-            (r.issued as f64, NumberFormat::Count),
-            "",
-            from,
-        );
-        let k = |i: usize| format!("{{{}}}", keys[i]);
-        let verb = if r.role == "store" { "write" } else { "take" };
-        let lie = match r.way {
-            "one element" => "the same for all of them, read once and repeated",
-            "contiguous" => "neighbours in memory",
-            "strided" => "apart in memory by the same distance, so each is brought by itself",
-            "by data" => "each where the data says",
-            "in rows" => "neighbours in rows, the rows apart",
-            _ => "here and there",
-        };
-        let mut text = format!(
-            "Of {}, {} {verb} their elements ({}: {lie}). They touch {} where {} would hold them.",
-            k(0),
-            k(1),
-            k(2),
-            k(3),
-            k(4)
-        );
-        if let Some(n) = r.partial {
-            b.number(
-                keys[6],
-                &name("vectors that leave lanes out"),
-                (n as f64, NumberFormat::Whole),
-                format!("of {}", r.issued),
-                from,
-            );
-            text += &format!(
-                " {} such vectors cover the {}, {} of them with lanes masked out.",
-                k(5),
-                t.of,
-                k(6)
-            );
-        } else {
-            text += &format!(" The {} makes {} of them.", t.of, k(5));
-        }
-        if let Some((lines, least)) = t.tile {
-            b.number(
-                keys[7],
-                &name("what all of them touch"),
-                (lines as f64, NumberFormat::Of(words.unit)),
-                "each counted once",
-                from,
-            );
-            b.number(
-                keys[8],
-                &name("the fewest for all of them"),
-                (least as f64, NumberFormat::Whole),
-                "",
-                from,
-            );
-            text += &format!(
-                " Together they touch {}, where {} would be the least.",
-                k(7),
-                k(8)
-            );
-        }
-        let analogy = match r.way {
-            "one element" => "Everybody looks at the same sheet.",
-            "contiguous" => "Neighbours want what lies on one pallet: few pallets for many hands.",
-            "strided" => "Everybody's part lies on a pallet of its own.",
-            _ => "The order says which pallet, hand by hand.",
-        };
-        b.beat(r.lit, text, analogy);
+    for (t, keys) in all.iter().zip(&KEYS).take(REQUESTS) {
+        told(t, keys, words, &mut b);
     }
     let requests = all.into_iter().take(REQUESTS).map(|t| t.request);
     b.done(Picture::Lanes {

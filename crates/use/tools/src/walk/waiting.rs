@@ -4,7 +4,7 @@ use super::Subject;
 use super::emulated::Counted;
 use super::narration::{Build, NumberFormat, source};
 use super::place::waves;
-use crate::stalls::{Reason, StepStalls};
+use crate::stalls::{Reason, Stalls, StepStalls};
 use machine::calc;
 use report::units;
 use report::walk::{Picture, Scene, StallRow, WarpRow};
@@ -31,9 +31,9 @@ pub(super) fn scene(s: &Subject, counted: &Result<Counted, String>) -> Option<Sc
     }
 }
 
-fn timed(s: &Subject, t: &StepStalls) -> Scene {
+/// What was timed, and where its cycles went.
+fn timed_figures(s: &Subject, t: &StepStalls, b: &mut Build) {
     let st = &t.stalls;
-    let mut b = Build::new("waiting", "While a warp waits");
     let here = "the emulator's clock: `shopfloor::stalls`, over buffers of zeros";
     b.number(
         "ctas",
@@ -112,18 +112,10 @@ fn timed(s: &Subject, t: &StepStalls) -> Scene {
         "cycles for this reason / cycles of all warps",
         here,
     );
-    b.beat("wait", "The emulator ran {ctas} of this text under the latencies and rates of the machine, cycle by cycle: {cycles} cycles, which makes {seconds} of the whole step. The cost model predicts {predicted}.", "The shift was walked through with a stopwatch, on paper.");
-    b.beat("scheduler", "An SM has {schedulers}. Each issues at most one instruction a cycle, of a warp that is ready; below are the warps of one of them. While one waits, another goes on.", "The foreman gives the machine to whichever team has its material.");
-    b.beat("issued", "A warp issues in {issued} of its cycles; a scheduler has something to issue in {issue} of its own.", "So much of a shift is work of the hands.");
-    if worst != Reason::Issued {
-        b.beat(
-            "waits",
-            "What warps wait for most is {worst}: {worst_share} of their cycles.",
-            "And this is what they wait for most.",
-        );
-    }
-    let mut reasons: Vec<(Reason, u64)> = st.reasons.iter().filter(|r| r.1 > 0).copied().collect();
-    reasons.sort_by_key(|r| (r.0 != Reason::Issued, std::cmp::Reverse(r.1)));
+}
+
+/// What the warps of one scheduler do, by numbers of `reasons`.
+fn stretches(st: &Stalls, reasons: &[(Reason, u64)]) -> Vec<WarpRow> {
     let index = |r: Reason| reasons.iter().position(|x| x.0 == r).unwrap_or(0) as u32;
     let mut scheduler: Vec<WarpRow> = Vec::new();
     for i in st.intervals.iter().take(STRETCHES) {
@@ -144,6 +136,27 @@ fn timed(s: &Subject, t: &StepStalls) -> Scene {
             _ => own.push((i.from, i.to, index(i.reason))),
         }
     }
+    scheduler
+}
+
+fn timed(s: &Subject, t: &StepStalls) -> Scene {
+    let st = &t.stalls;
+    let mut b = Build::new("waiting", "While a warp waits");
+    let worst = st.worst();
+    timed_figures(s, t, &mut b);
+    b.beat("wait", "The emulator ran {ctas} of this text under the latencies and rates of the machine, cycle by cycle: {cycles} cycles, which makes {seconds} of the whole step. The cost model predicts {predicted}.", "The shift was walked through with a stopwatch, on paper.");
+    b.beat("scheduler", "An SM has {schedulers}. Each issues at most one instruction a cycle, of a warp that is ready; below are the warps of one of them. While one waits, another goes on.", "The foreman gives the machine to whichever team has its material.");
+    b.beat("issued", "A warp issues in {issued} of its cycles; a scheduler has something to issue in {issue} of its own.", "So much of a shift is work of the hands.");
+    if worst != Reason::Issued {
+        b.beat(
+            "waits",
+            "What warps wait for most is {worst}: {worst_share} of their cycles.",
+            "And this is what they wait for most.",
+        );
+    }
+    let mut reasons: Vec<(Reason, u64)> = st.reasons.iter().filter(|r| r.1 > 0).copied().collect();
+    reasons.sort_by_key(|r| (r.0 != Reason::Issued, std::cmp::Reverse(r.1)));
+    let scheduler = stretches(st, &reasons);
     b.done(Picture::Stalls {
         rows: reasons
             .iter()

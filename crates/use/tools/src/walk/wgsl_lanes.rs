@@ -6,7 +6,7 @@ use super::narration::{Build, NumberFormat};
 use emit::simt::Caps;
 use emit::simt::run::{Asked, Memory, Request, RunEnd, run};
 use expr::Scalar;
-use kernel::OperandId;
+use kernel::{OperandId, TileProgram};
 use layout::DType;
 use report::walk::{LaneRequest, Picture, Scene};
 use std::collections::BTreeMap;
@@ -87,25 +87,12 @@ impl Memory for Counting {
     }
 }
 
-/// The scene, where the step's code is WGSL.
-pub(super) fn scene(s: &Subject) -> Option<Scene> {
-    let program = s.program.as_ref()?;
-    let mut b = Build::new("lanes", "Invocations onto addresses");
-    let counted = count(s);
-    let (counting, ended, text) = match counted {
-        Ok(c) => c,
-        Err(why) => {
-            b.name("why", "why not", why, "the threads of the tile program");
-            b.beat("", "Nothing is drawn here: {why}.", "");
-            return Some(b.done(Picture::Lanes { requests: vec![] }));
-        }
-    };
-    let near = s.machine.level("L2").or(s.machine.level("device"));
-    let unit = near.map_or(64, |l| l.line.max(1));
+/// Of each operand what is asked most often, with its line of `text`; lines of memory have `unit` bytes.
+fn told(program: &TileProgram, counting: &Counting, text: &str, unit: u64) -> Vec<Narrated> {
     let lines: Vec<&str> = text.lines().collect();
     let operands = &program.kernel().operands;
     let name = |o: OperandId| operands.get(o as usize).map_or("?", |o| o.name.as_str());
-    // Of each operand what is asked most often, loads before stores.
+    // Loads before stores.
     let mut all: Vec<&AccessSite> = counting.sites.values().collect();
     all.sort_by_key(|x| (x.write, x.operand, std::cmp::Reverse(x.issued)));
     all.dedup_by_key(|x| (x.write, x.operand));
@@ -149,7 +136,25 @@ pub(super) fn scene(s: &Subject) -> Option<Scene> {
             of: "workgroup",
         }
     });
-    let told: Vec<Narrated> = told.collect();
+    told.collect()
+}
+
+/// The scene, where the step's code is WGSL.
+pub(super) fn scene(s: &Subject) -> Option<Scene> {
+    let program = s.program.as_ref()?;
+    let mut b = Build::new("lanes", "Invocations onto addresses");
+    let counted = count(s);
+    let (counting, ended, text) = match counted {
+        Ok(c) => c,
+        Err(why) => {
+            b.name("why", "why not", why, "the threads of the tile program");
+            b.beat("", "Nothing is drawn here: {why}.", "");
+            return Some(b.done(Picture::Lanes { requests: vec![] }));
+        }
+    };
+    let near = s.machine.level("L2").or(s.machine.level("device"));
+    let unit = near.map_or(64, |l| l.line.max(1));
+    let told = told(program, &counting, &text, unit);
     let here = match ended {
         RunEnd::Whole => "the threads that the WGSL prints, over one workgroup on zeros",
         RunEnd::Cut => {

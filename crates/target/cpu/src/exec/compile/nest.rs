@@ -6,24 +6,30 @@ use expr::{Inst, Monoid};
 use kernel::{Access, Node, Place, Stmt};
 use layout::{DType, Dim, Leaf};
 
-impl Compiler<'_> {
-    /// Loads and a contraction (in loops or not) that may run as one; nodes taken.
-    pub(super) fn nest(
-        &mut self,
-        nodes: &[Node],
-        out: &mut Vec<Op>,
-    ) -> Result<Option<(CNest, usize)>, String> {
+/// Two loads and a contraction of what they load, in loops or not.
+struct Product<'a> {
+    /// Axes and pieces of the loops.
+    loops: Vec<(usize, i64)>,
+    contract: &'a Stmt,
+    over: &'a [u16],
+    acc: u16,
+    /// Both factors: tile and operand.
+    factors: [(u16, usize); 2],
+}
+
+impl Product<'_> {
+    fn new(nodes: &[Node]) -> Option<Product<'_>> {
         let mut loops = Vec::new();
         let mut body = nodes;
         while let [Node::Loop { axis, body: inner }, ..] = body {
             if !loops.is_empty() && body.len() != 1 {
-                return Ok(None);
+                return None;
             }
             loops.push((axis.axis as usize, axis.tile.max(1)));
             body = inner;
         }
         if !loops.is_empty() && body.len() != 3 {
-            return Ok(None);
+            return None;
         }
         let [
             Node::Stmt(Stmt::Load {
@@ -38,156 +44,254 @@ impl Compiler<'_> {
             ..,
         ] = body
         else {
+            return None;
+        };
+        let loads = [(d1, o1), (d2, o2)];
+        let of = |t: &u16| Some((*t, *loads.iter().find(|l| l.0 == t)?.1 as usize));
+        let factors = [of(a)?, of(b)?];
+        let summed = loops.iter().all(|l| over.contains(&(l.0 as u16)));
+        (a != b && summed).then_some(Product {
+            loops,
+            contract,
+            over,
+            acc: *acc,
+            factors,
+        })
+    }
+}
+
+/// Factors of small types whose neighbours along a summed axis are one element of 4 bytes.
+struct Grouped {
+    axis: usize,
+    /// Operands that are read so.
+    operands: [usize; 2],
+    /// The rows' factor is copied first.
+    copied: bool,
+}
+
+/// What rows outside the tensor are read from.
+enum Outside {
+    /// The zeros that all kernels share.
+    Zeros,
+    /// Scratch: offset and bytes.
+    Scratch(usize, usize),
+}
+
+impl Compiler<'_> {
+    /// Loads and a contraction (in loops or not) that may run as one; nodes taken.
+    pub(super) fn nest(
+        &mut self,
+        nodes: &[Node],
+        out: &mut Vec<Op>,
+    ) -> Result<Option<(CNest, usize)>, String> {
+        let Some(mut product) = Product::new(nodes) else {
             return Ok(None);
         };
         let (k, s) = (self.program.kernel(), self.program.schedule());
-        let of = |t: &u16| {
-            if t == d1 {
-                Some(*o1 as usize)
-            } else if t == d2 {
-                Some(*o2 as usize)
-            } else {
-                None
-            }
-        };
-        let (Some(oa), Some(ob)) = (of(a), of(b)) else {
-            return Ok(None);
-        };
-        if a == b || !loops.iter().all(|l| over.contains(&(l.0 as u16))) {
-            return Ok(None);
-        }
-        let alone = |t: u16| {
-            k.body.iter().filter(|s| s.reads().contains(&t)).count() == 1
-                && k.body.iter().filter(|s| s.writes().contains(&t)).count() == 1
-        };
-        let float = |d: DType| matches!(d, DType::F32 | DType::F16 | DType::BF16);
-        let fits = |t: u16, o: usize| {
-            s.place(t) == Place::InPlace
-                && alone(t)
-                && float(k.tiles[t as usize].dtype)
-                && k.operands[o].dtype == k.tiles[t as usize].dtype
-                && k.operands[o].access.indexed.is_empty()
-        };
-        let tile = |t: u16| k.tiles[t as usize].dtype;
-        let width = group([tile(*acc), tile(*a), tile(*b)]).filter(|_| {
-            [(*a, oa), (*b, ob)].iter().all(|&(t, o)| {
-                alone(t)
-                    && k.operands[o].access.indexed.is_empty()
-                    && k.operands[o].dtype == tile(t)
-            })
-        });
-        let floats = fits(*a, oa) && fits(*b, ob) && k.tiles[*acc as usize].dtype == DType::F32;
+        let width = self.width(&product);
+        let floats = self.floats(&product);
         if !floats && width.is_none() {
             return Ok(None);
         }
-        let mut c = self.contract(contract)?;
-        let (oa, ob) = if c.a == *a as usize {
-            (oa, ob)
+        let mut c = self.contract(product.contract)?;
+        let [(a, oa), (_, ob)] = product.factors;
+        let operands = if c.a == a as usize {
+            [oa, ob]
         } else {
-            (ob, oa)
+            [ob, oa]
         };
-        let (mut grouped, mut copied) = (None, false);
-        let (mut da, mut db) = (oa, ob);
+        let mut grouped = None;
         if width == Some(4) && c.depthwise {
             let direct = [c.a, c.b]
                 .iter()
                 .all(|&t| s.place(t as u16) == Place::InPlace);
-            if !direct || tile(c.a as u16) != DType::U8 {
+            if !direct || k.tiles[c.a].dtype != DType::U8 {
                 return Ok(None);
             }
             c.bytes = true;
             self.table = true;
         } else if let Some(w) = width {
-            copied = s.place(c.a as u16) != Place::InPlace;
-            let make = match (w, tile(*acc)) {
-                (4, _) => quad_kernel,
-                (_, DType::F32) => bf16_kernel,
-                _ => pair_kernel,
-            };
-            // Signs tell which factor of 8 bits is which.
-            let fits =
-                s.place(c.b as u16) == Place::InPlace && (w != 4 || tile(c.a as u16) == DType::U8);
-            // Nor may a loop, of this nest or around it, cut a group.
-            let cut = |x: usize| {
-                let mut all = s.loops.iter();
-                all.any(|l| l.axis as usize == x && l.tile % w != 0)
-            };
-            let found = self
-                .taken(&c, (oa, ob), copied, w)
-                .filter(|f| fits && !cut(f.0))
-                .and_then(|(x, a, b)| {
-                    let g = self.micro?;
-                    Some((x, a, b, make(self.kernels.isa, g.mr(), g.nr())?))
-                });
-            match found {
-                Some((x, wide_a, wide_b, gemm)) => {
-                    c.gemm = Some(gemm);
-                    loops.iter_mut().filter(|l| l.0 == x).for_each(|l| l.1 /= w);
-                    for (d, o, access) in [(&mut da, oa, wide_a), (&mut db, ob, wide_b)] {
-                        if copied && o == oa {
-                            continue;
-                        }
-                        let (buffer, byte) = {
-                            let own = &self.out.operands[o];
-                            (own.buffer, own.outside[0])
-                        };
-                        *d = self.out.operands.len();
-                        let access = CAccess::new(&access, self.params);
-                        self.out.operands.push(COperand {
-                            dtype: DType::I32,
-                            elem: 4,
-                            buffer,
-                            access,
-                            outside: [byte; 8],
-                        });
-                    }
-                    (c.grouped, grouped) = (true, Some((x, w)));
-                    self.table = true;
+            grouped = self.grouped(&mut c, operands, w);
+            match &grouped {
+                Some(g) => {
+                    let cut = product.loops.iter_mut().filter(|l| l.0 == g.axis);
+                    cut.for_each(|l| l.1 /= w);
                 }
                 // Floats of 16 bits are widened where they do not lie in pairs.
-                None if floats => copied = false,
+                None if floats => {}
                 None => return Ok(None),
             }
         }
-        let mut outside = None;
-        // Zeros that rows outside the tensor are read from.
-        let access = &k.operands[oa].access;
-        if !access.bounds.is_empty() {
-            let bounded = |x: u16| {
-                access
-                    .bounds
-                    .iter()
-                    .any(|b| b.terms.iter().any(|t| t.0 == x))
+        let Some(outside) = self.outside(&c, operands[0], product.over, width)? else {
+            return Ok(None);
+        };
+        let mut wide = [None; 2];
+        if grouped.is_none() && !c.bytes {
+            let Some(w) = self.widened(&c, operands)? else {
+                return Ok(None);
             };
-            let mut most = 64i64;
-            for x in over.iter().copied().chain(c.lane.map(|l| l as u16)) {
-                if let Some(t) = access.term(x)
-                    && !bounded(x)
-                {
-                    let extent = self.top(&k.axes[x as usize].extent)?;
-                    for l in &t.leaves {
-                        let st = self.top(&l.stride)?.abs();
-                        most = most.max(extent.saturating_mul(st));
-                    }
+            wide = w;
+        }
+        let taken = if product.loops.is_empty() { 3 } else { 1 };
+        let body = self.plain(&nodes[..taken])?;
+        let [a, b] = grouped.as_ref().map_or(operands, |g| g.operands);
+        let nest = CNest {
+            loops: product.loops,
+            a,
+            b,
+            grouped: grouped.as_ref().zip(width).map(|(g, w)| (g.axis, w)),
+            outside: match outside {
+                Outside::Zeros => None,
+                Outside::Scratch(offset, bytes) => Some((offset, bytes)),
+            },
+            copied: grouped.is_some_and(|g| g.copied),
+            wide,
+            zero: take_zero(out, c.acc),
+            contract: c,
+            post: None,
+            body,
+        };
+        Ok(Some((nest, taken)))
+    }
+
+    /// Whether tile `t` is written once and read once.
+    fn alone(&self, t: u16) -> bool {
+        let body = &self.program.kernel().body;
+        body.iter().filter(|s| s.reads().contains(&t)).count() == 1
+            && body.iter().filter(|s| s.writes().contains(&t)).count() == 1
+    }
+
+    /// Neighbours that are one element of 4 bytes, for the types of a product's factors and sums.
+    fn width(&self, p: &Product<'_>) -> Option<i64> {
+        let k = self.program.kernel();
+        let tile = |t: u16| k.tiles[t as usize].dtype;
+        let [(a, _), (b, _)] = p.factors;
+        group([tile(p.acc), tile(a), tile(b)]).filter(|_| {
+            p.factors.iter().all(|&(t, o)| {
+                self.alone(t)
+                    && k.operands[o].access.indexed.is_empty()
+                    && k.operands[o].dtype == tile(t)
+            })
+        })
+    }
+
+    /// Whether both factors are floats that are read where they lie, and sums are f32.
+    fn floats(&self, p: &Product<'_>) -> bool {
+        let (k, s) = (self.program.kernel(), self.program.schedule());
+        let float = |d: DType| matches!(d, DType::F32 | DType::F16 | DType::BF16);
+        k.tiles[p.acc as usize].dtype == DType::F32
+            && p.factors.iter().all(|&(t, o)| {
+                let dtype = k.tiles[t as usize].dtype;
+                s.place(t) == Place::InPlace
+                    && self.alone(t)
+                    && float(dtype)
+                    && k.operands[o].dtype == dtype
+                    && k.operands[o].access.indexed.is_empty()
+            })
+    }
+
+    /// Has `c` multiply groups of `w` neighbours; `None` where its factors do not lie so, and nothing was done.
+    fn grouped(&mut self, c: &mut CContract, [oa, ob]: [usize; 2], w: i64) -> Option<Grouped> {
+        let (k, s) = (self.program.kernel(), self.program.schedule());
+        let copied = s.place(c.a as u16) != Place::InPlace;
+        let make = match (w, k.tiles[c.acc].dtype) {
+            (4, _) => quad_kernel,
+            (_, DType::F32) => bf16_kernel,
+            _ => pair_kernel,
+        };
+        // Signs tell which factor of 8 bits is which.
+        let signs = w != 4 || k.tiles[c.a].dtype == DType::U8;
+        if s.place(c.b as u16) != Place::InPlace || !signs {
+            return None;
+        }
+        let (axis, a, b) = self.taken(c, (oa, ob), copied, w)?;
+        // Nor may a loop, of this nest or around it, cut a group.
+        let mut loops = s.loops.iter();
+        if loops.any(|l| l.axis as usize == axis && l.tile % w != 0) {
+            return None;
+        }
+        let g = self.micro?;
+        c.gemm = Some(make(self.kernels.isa, g.mr(), g.nr())?);
+        c.grouped = true;
+        self.table = true;
+        let mut operands = [oa, ob];
+        for (d, access) in operands.iter_mut().zip([a, b]) {
+            if copied && *d == oa {
+                continue;
+            }
+            let own = &self.out.operands[*d];
+            let (buffer, byte) = (own.buffer, own.outside[0]);
+            *d = self.out.operands.len();
+            let access = CAccess::new(&access, self.params);
+            self.out.operands.push(COperand {
+                dtype: DType::I32,
+                elem: 4,
+                buffer,
+                access,
+                outside: [byte; 8],
+            });
+        }
+        Some(Grouped {
+            axis,
+            operands,
+            copied,
+        })
+    }
+
+    /// What rows of operand `oa` outside the tensor are read from; `None` where they are too long.
+    fn outside(
+        &mut self,
+        c: &CContract,
+        oa: usize,
+        over: &[u16],
+        width: Option<i64>,
+    ) -> Result<Option<Outside>, String> {
+        let k = self.program.kernel();
+        let access = &k.operands[oa].access;
+        if access.bounds.is_empty() {
+            return Ok(Some(Outside::Zeros));
+        }
+        let bounded = |x: u16| {
+            access
+                .bounds
+                .iter()
+                .any(|b| b.terms.iter().any(|t| t.0 == x))
+        };
+        let mut most = 64i64;
+        for x in over.iter().copied().chain(c.lane.map(|l| l as u16)) {
+            if let Some(t) = access.term(x)
+                && !bounded(x)
+            {
+                let extent = self.top(&k.axes[x as usize].extent)?;
+                for l in &t.leaves {
+                    let st = self.top(&l.stride)?.abs();
+                    most = most.max(extent.saturating_mul(st));
                 }
             }
-            let bytes = most.saturating_mul(4).saturating_add(64);
-            if bytes > ZEROS_LIMIT {
-                return Ok(None);
-            }
-            if width == Some(4) && access.outside != 0.0 {
-                // Bytes that rows outside the tensor are read from.
-                let offset = self.out.scratch;
-                self.out.scratch += super::round(most as usize + 64);
-                outside = Some((offset, most as usize + 64));
-            } else {
-                self.out.zeros = self.out.zeros.max(bytes as usize);
-            }
         }
+        let bytes = most.saturating_mul(4).saturating_add(64);
+        if bytes > ZEROS_LIMIT {
+            return Ok(None);
+        }
+        if width == Some(4) && access.outside != 0.0 {
+            let offset = self.out.scratch;
+            self.out.scratch += super::round(most as usize + 64);
+            return Ok(Some(Outside::Scratch(offset, most as usize + 64)));
+        }
+        self.out.zeros = self.out.zeros.max(bytes as usize);
+        Ok(Some(Outside::Zeros))
+    }
+
+    /// Room for the factors that are no f32; `None` where one cannot be widened.
+    fn widened(
+        &mut self,
+        c: &CContract,
+        operands: [usize; 2],
+    ) -> Result<Option<[Option<CWide>; 2]>, String> {
         let mut wide = [None; 2];
-        for (w, (o, t)) in wide.iter_mut().zip([(oa, c.a), (ob, c.b)]) {
-            let dtype = k.operands[o].dtype;
-            if dtype == DType::F32 || grouped.is_some() || c.bytes {
+        for (w, (o, t)) in wide.iter_mut().zip(operands.into_iter().zip([c.a, c.b])) {
+            let dtype = self.program.kernel().operands[o].dtype;
+            if dtype == DType::F32 {
                 continue;
             }
             if c.depthwise {
@@ -204,45 +308,7 @@ impl Compiler<'_> {
                 room,
             });
         }
-        let mut plain = Vec::new();
-        if loops.is_empty() {
-            for n in &body[..3] {
-                if let Node::Stmt(s) = n {
-                    self.stmt(s, &mut plain)?;
-                }
-            }
-        } else {
-            let Node::Loop { axis, body: inner } = &nodes[0] else {
-                return Ok(None);
-            };
-            self.depth += 1;
-            let inner = self.plain(inner);
-            self.depth -= 1;
-            let inner = inner?;
-            plain.push(Op::Loop {
-                axis: axis.axis as usize,
-                tile: axis.tile.max(1),
-                body: inner,
-            });
-        }
-        let zero = take_zero(out, c.acc);
-        let taken = if loops.is_empty() { 3 } else { 1 };
-        Ok(Some((
-            CNest {
-                loops,
-                contract: c,
-                a: da,
-                b: db,
-                grouped,
-                outside,
-                copied,
-                wide,
-                zero,
-                post: None,
-                body: plain,
-            },
-            taken,
-        )))
+        Ok(Some(wide))
     }
 
     /// Where the factors of a product of small integers lie as elements of 4 bytes, `width` neighbours
@@ -377,16 +443,14 @@ impl Compiler<'_> {
             body = inner;
         }
         let [
-            Node::Stmt(load @ Stmt::Load { dst, operand }),
-            Node::Stmt(
-                fold @ Stmt::Fold {
-                    monoid,
-                    state,
-                    args,
-                    over,
-                    rescale: None,
-                },
-            ),
+            Node::Stmt(Stmt::Load { dst, operand }),
+            Node::Stmt(Stmt::Fold {
+                monoid,
+                state,
+                args,
+                over,
+                rescale: None,
+            }),
             ..,
         ] = body
         else {
@@ -448,22 +512,8 @@ impl Compiler<'_> {
                 at,
             ));
         }
-        let mut plain = Vec::new();
-        let taken = if let (false, Node::Loop { axis, body }) = (loops.is_empty(), &nodes[0]) {
-            self.depth += 1;
-            let body = self.plain(body);
-            self.depth -= 1;
-            plain.push(Op::Loop {
-                axis: axis.axis as usize,
-                tile: axis.tile.max(1),
-                body: body?,
-            });
-            1
-        } else {
-            self.stmt(load, &mut plain)?;
-            self.stmt(fold, &mut plain)?;
-            2
-        };
+        let taken = if loops.is_empty() { 2 } else { 1 };
+        let body = self.plain(&nodes[..taken])?;
         let (operand, tile) = (*operand as usize, *dst as usize);
         Ok(Some((
             CPool {
@@ -472,7 +522,7 @@ impl Compiler<'_> {
                 fold: f,
                 simple,
                 wide,
-                body: plain,
+                body,
             },
             taken,
         )))

@@ -72,21 +72,65 @@ unsafe fn call(ctx: &Ctx, d: &Depthwise, size: i64, group: usize) {
     }
 }
 
+/// The axes of a product in the order of their loops.
+struct Order {
+    /// Summed axes that the micro-kernel takes together.
+    taps: List,
+    /// Innermost row axis.
+    x: Option<usize>,
+    /// All others; the first `summed` of them are summed.
+    outer: List,
+    summed: usize,
+    /// Stride of the weights along what the micro-kernel sums.
+    ldw: i64,
+}
+
+impl Order {
+    /// `None` where the inputs of a group of lanes do not lie side by side.
+    fn new(ctx: &Ctx, c: &CContract, job: &Job, group: i64) -> Option<Order> {
+        let len = &ctx.len;
+        let mut taps = List::long(&c.over, len);
+        let mut ldw = None;
+        if group > 1 {
+            // The inputs of a group are the innermost of what is summed; the micro-kernel takes them together.
+            let i = (0..taps.n).find(|&i| job.a.st[taps.a[i]] == 1 && len[taps.a[i]] == group)?;
+            ldw = Some(job.b.st[taps.a[i]]);
+            taps.a.copy_within(i + 1..taps.n, i);
+            taps.n -= 1;
+        }
+        taps.a[..taps.n].sort_unstable_by_key(|&a| std::cmp::Reverse(job.b.st[a]));
+        let mut outer = List::NONE;
+        taps.merge(len, &job.b.st, &mut outer);
+        if let Some(ldw) = ldw
+            && taps.inner(&job.b.st) != ldw * group
+        {
+            // Weights of neighbouring taps lie further apart than one tap's.
+            taps.as_slice().iter().for_each(|&a| outer.push(a));
+            taps.n = 0;
+        }
+        let summed = outer.n;
+        let mut rows = List::long(&c.rows, len);
+        let x = rows.as_slice().last().copied();
+        rows.n = rows.n.saturating_sub(1);
+        for list in [rows, List::long(&c.columns, len), List::long(&c.batch, len)] {
+            list.as_slice().iter().for_each(|&a| outer.push(a));
+        }
+        Some(Order {
+            taps,
+            x,
+            outer,
+            summed,
+            ldw: ldw.unwrap_or_else(|| taps.inner(&job.b.st)),
+        })
+    }
+}
+
 /// False when the operands do not lie as the micro-kernel needs them.
 pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     let len = &ctx.len;
     let Some(lane) = c.lane else { return false };
-    if c.rows
-        .iter()
-        .chain(&c.columns)
-        .chain(&c.batch)
-        .chain(&c.lane)
-        .any(|&a| len[a] <= 0)
-    {
-        return true;
-    }
-    if c.over.iter().any(|&a| len[a] <= 0) {
-        return job.accumulate;
+    if let Some(done) = job.without_sums(ctx, c) {
+        return done;
     }
     let n = len[lane];
     let Some(group) = shared(c, job, len, lane) else {
@@ -99,62 +143,30 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     if n > 1 && !own || job.b.block.is_some() {
         return false;
     }
-    let bounded = |a: usize| {
-        job.bounds.is_some_and(|b| {
-            b.bounds
-                .iter()
-                .any(|b| b.terms.iter().any(|t| t.0 == a && ctx.param(t.1) != 0))
-        })
-    };
-    if bounded(lane) {
+    if job.bounded(ctx, lane) {
         return false;
     }
-    let mut taps = List::long(&c.over, len);
-    let mut ldw = None;
-    if group > 1 {
-        // The inputs of a group are the innermost of what is summed; the micro-kernel takes them together.
-        let Some(i) = (0..taps.n).find(|&i| job.a.st[taps.a[i]] == 1 && len[taps.a[i]] == group)
-        else {
-            return false;
-        };
-        ldw = Some(job.b.st[taps.a[i]]);
-        taps.a.copy_within(i + 1..taps.n, i);
-        taps.n -= 1;
-    }
-    taps.a[..taps.n].sort_unstable_by_key(|&a| std::cmp::Reverse(job.b.st[a]));
-    let mut outer = List::NONE;
-    taps.merge(len, &job.b.st, &mut outer);
-    if let Some(ldw) = ldw
-        && taps.inner(&job.b.st) != ldw * group
-    {
-        // Weights of neighbouring taps lie further apart than one tap's.
-        taps.as_slice().iter().for_each(|&a| outer.push(a));
-        taps.n = 0;
-    }
-    let summed = outer.n;
-    let mut rows = List::long(&c.rows, len);
-    let x = rows.as_slice().last().copied();
-    rows.n = rows.n.saturating_sub(1);
-    for &a in rows
-        .as_slice()
-        .iter()
-        .chain(List::long(&c.columns, len).as_slice())
-        .chain(List::long(&c.batch, len).as_slice())
-    {
-        outer.push(a);
-    }
+    let Some(order) = Order::new(ctx, c, job, group) else {
+        return false;
+    };
+    let Order {
+        taps,
+        x,
+        ldw,
+        summed,
+        ..
+    } = order;
     let floats = c.dtype == DType::F32;
     if floats
         && group == 1
         && !job.accumulate
         && summed == 0
         && !job.post.added
-        && planes(ctx, job, (&taps, x, &outer), n)
+        && planes(ctx, job, &order, n)
     {
         return true;
     }
     let nt = taps.count(len);
-    let ldw = ldw.unwrap_or_else(|| taps.inner(&job.b.st));
     let (x_step, out_step) = x.map_or((0, 0), |a| (job.a.st[a], job.c.st[a]));
     let room = ctx.kernel.pointers() - 6 * TAPS as i64;
     if nt > (TAPS as i64).min(room) || ldw < 0 || out_step < 0 {
@@ -198,31 +210,8 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
         run,
         group: group as usize,
     };
-    let axes = outer.as_slice();
-    let moving = p.prepare(axes);
-    let mut o = [0i64; MAX_AXES];
-    loop {
-        let (mut a, mut b, mut d) = (0, 0, 0);
-        let mut org = ctx.org;
-        for &x in axes {
-            a += o[x] * job.a.st[x];
-            b += o[x] * job.b.st[x];
-            d += o[x] * job.c.st[x];
-            org[x] += o[x];
-        }
-        let first = axes[..summed].iter().all(|&x| o[x] == 0);
-        p.call.accumulate = job.accumulate || !first;
-        p.row(
-            shift(job.a.ptr, a, p.size),
-            shift(job.b.ptr, b, p.size),
-            shift(job.c.ptr, d, 4).cast_mut(),
-            &org,
-            moving,
-        );
-        if !next(axes, &mut o, len) {
-            return true;
-        }
-    }
+    p.each(job, &order);
+    true
 }
 
 /// How many neighbouring lanes read as many neighbours of `a` each: 1 where every lane reads its own, `None`
@@ -242,14 +231,155 @@ fn shared(c: &CContract, job: &Job, len: &Axes<i64>, lane: usize) -> Option<i64>
 /// Where the lists of lines begin in the table, in pointers.
 const LINES: usize = TABLE / 4;
 
+/// What bounds say of whole lines of pixels.
+struct LineBounds {
+    /// Columns inside: `0 <= column + left < columns`.
+    left: i64,
+    columns: i64,
+    /// Bounds that are the same for a whole line, by number.
+    across: [usize; 8],
+    count: usize,
+}
+
+impl LineBounds {
+    /// `None` where a bound along the line is not that of columns, `stride` of them per pixel and `apart` per
+    /// tap: all others must be the same for a whole line.
+    fn new(
+        ctx: &Ctx,
+        bounds: &[CBound],
+        order: &Order,
+        (x, s): (usize, usize),
+        (stride, apart): (i64, i64),
+    ) -> Option<LineBounds> {
+        let along = |b: &CBound, a: usize| {
+            let t = b.terms.iter().filter(|t| t.0 == a);
+            t.map(|t| ctx.param(t.1)).sum::<i64>()
+        };
+        let mut found = LineBounds {
+            left: 0,
+            columns: i64::MAX / 2,
+            across: [0; 8],
+            count: 0,
+        };
+        let mut seen = false;
+        for (i, b) in bounds.iter().enumerate() {
+            let (kx, ks) = (along(b, x), along(b, s));
+            if (kx, ks) == (0, 0) {
+                *found.across.get_mut(found.count)? = i;
+                found.count += 1;
+                continue;
+            }
+            let taps = order.taps.as_slice().iter().filter(|&&a| a != s);
+            let mut others = taps.chain(order.outer.as_slice());
+            if seen || others.any(|&a| along(b, a) != 0) || (kx, ks) != (stride, apart) {
+                return None;
+            }
+            seen = true;
+            let here = b.terms.iter().map(|&(a, k)| ctx.param(k) * ctx.org[a]);
+            found.left = ctx.param(b.base) + here.sum::<i64>();
+            found.columns = ctx.param(b.extent).max(0);
+        }
+        Some(found)
+    }
+}
+
+/// Planes that are run line by line.
+struct Planes<'a> {
+    ctx: &'a Ctx<'a>,
+    job: &'a Job<'a>,
+    /// Taps but for those along the line.
+    tap_lines: &'a [usize],
+    bounds: &'a [CBound],
+    inside: LineBounds,
+    /// Pixels of a line.
+    pixels: i64,
+    /// Taps are so many columns apart: every so many pixels are a line of their own without gaps.
+    apart: i64,
+    step: i64,
+    out_step: i64,
+    /// Where the taps of all lines are listed.
+    list: *mut Taps,
+}
+
+impl Planes<'_> {
+    /// Runs the lines that `d` lists.
+    fn call(&self, d: &Lines) {
+        let (left, columns, apart) = (self.inside.left, self.inside.columns, self.apart);
+        for r in 0..apart.min(self.pixels) {
+            // Columns `r + left + apart * j` for all j from `from` to before `to` are inside.
+            let from = -((r + left).div_euclid(apart));
+            let to = (columns - left - r + apart - 1).div_euclid(apart);
+            let d = Lines {
+                left: -from as isize,
+                columns: (to - from).max(0) as usize,
+                pixels: ((self.pixels - r + apart - 1) / apart) as usize,
+                x_offset: (r * self.step) as usize,
+                out_offset: (r * self.out_step) as usize,
+                ..*d
+            };
+            // SAFETY: pieces of the operands; taps outside the input are left out or looked at by column.
+            unsafe { (self.ctx.kernel.kernels.lines)(&d) };
+        }
+    }
+
+    /// Lists the taps inside the input of the line at `o`, whose operands begin at `a` and `b`, from place
+    /// `used` of the list on; the place behind them.
+    ///
+    /// # Safety
+    ///
+    /// The list has room for all taps of a line from there on.
+    #[inline]
+    unsafe fn list_taps(&self, o: &Axes<i64>, (a, b): (i64, i64), mut used: usize) -> usize {
+        let (ctx, job) = (self.ctx, self.job);
+        let mut t = [0i64; MAX_AXES];
+        loop {
+            let inside = self.inside.across[..self.inside.count].iter().all(|&i| {
+                let b = &self.bounds[i];
+                let at = |&(a, k): &(usize, u32)| ctx.param(k) * (ctx.org[a] + o[a] + t[a]);
+                let v = ctx.param(b.base) + b.terms.iter().map(at).sum::<i64>();
+                (0..ctx.param(b.extent)).contains(&v)
+            });
+            if inside {
+                let (mut ta, mut tb) = (a, b);
+                for &x in self.tap_lines {
+                    ta += t[x] * job.a.st[x];
+                    tb += t[x] * job.b.st[x];
+                }
+                let put = Taps {
+                    x: shift(job.a.ptr, ta, 4),
+                    w: shift(job.b.ptr, tb, 4),
+                };
+                // SAFETY: the caller's contract.
+                unsafe { self.list.add(used).write(put) };
+                used += 1;
+            }
+            if !next(self.tap_lines, &mut t, &ctx.len) {
+                return used;
+            }
+        }
+    }
+}
+
+/// How pixels and taps `along_x` and `along_s` elements apart lie to each other: columns per pixel, columns per
+/// tap, and elements per column.
+fn columns(along_x: i64, along_s: i64) -> Option<(i64, i64, i64)> {
+    if along_x % along_s == 0 {
+        Some((along_x / along_s, 1, along_s))
+    } else if along_s % along_x == 0 {
+        Some((1, along_s / along_x, along_x))
+    } else {
+        None
+    }
+}
+
 /// Whole planes in one call: where the innermost taps run along the innermost row axis pixel by pixel. False
 /// where they do not.
-fn planes(ctx: &Ctx, job: &Job, (taps, x, outer): (&List, Option<usize>, &List), n: i64) -> bool {
+fn planes(ctx: &Ctx, job: &Job, order: &Order, n: i64) -> bool {
     let len = &ctx.len;
     if ctx.kernel.pointers() < TABLE as i64 {
         return false;
     }
-    let (Some(x), Some((&s, tap_lines))) = (x, taps.as_slice().split_last()) else {
+    let (Some(x), Some((&s, tap_lines))) = (order.x, order.taps.as_slice().split_last()) else {
         return false;
     };
     let (along_s, along_x) = (job.a.st[s], job.a.st[x]);
@@ -257,49 +387,16 @@ fn planes(ctx: &Ctx, job: &Job, (taps, x, outer): (&List, Option<usize>, &List),
     if along_s <= 0 || along_x <= 0 || ldw < 0 || out_step < 0 {
         return false;
     }
-    // Taps several columns apart: every so many pixels are a line of their own without gaps.
-    let (stride, apart) = (along_x / along_s, along_s / along_x);
-    let (stride, apart, step) = if along_x % along_s == 0 {
-        (stride, 1, along_s)
-    } else if along_s % along_x == 0 {
-        (1, apart, along_x)
-    } else {
+    let Some((stride, apart, step)) = columns(along_x, along_s) else {
         return false;
     };
     if !Lines::fits(len[s] as usize, stride as usize) {
         return false;
     }
-    // The bound along the line must be that of columns; all others are the same for a whole line.
     let bounds = job.bounds.map_or([].as_slice(), |b| b.bounds.as_slice());
-    let along = |b: &CBound, a: usize| {
-        let t = b.terms.iter().filter(|t| t.0 == a);
-        t.map(|t| ctx.param(t.1)).sum::<i64>()
+    let Some(inside) = LineBounds::new(ctx, bounds, order, (x, s), (stride, apart)) else {
+        return false;
     };
-    let (mut left, mut columns) = (0, i64::MAX / 2);
-    let mut across = [0usize; 8];
-    let mut count = 0;
-    let mut seen = false;
-    for (i, b) in bounds.iter().enumerate() {
-        let (kx, ks) = (along(b, x), along(b, s));
-        if (kx, ks) == (0, 0) {
-            if count == across.len() {
-                return false;
-            }
-            across[count] = i;
-            count += 1;
-            continue;
-        }
-        let moved = |a: &usize| along(b, *a) != 0;
-        let others = tap_lines.iter().chain(outer.as_slice()).any(moved);
-        if seen || others || (kx, ks) != (stride, apart) {
-            return false;
-        }
-        seen = true;
-        let here = b.terms.iter().map(|&(a, k)| ctx.param(k) * ctx.org[a]);
-        left = ctx.param(b.base) + here.sum::<i64>();
-        columns = ctx.param(b.extent).max(0);
-    }
-    let across = &across[..count];
     let base = ctx.scratch.wrapping_add(ctx.kernel.table);
     let table = base.cast::<*const f32>();
     let (lines, list) = (
@@ -318,8 +415,8 @@ fn planes(ctx: &Ctx, job: &Job, (taps, x, outer): (&List, Option<usize>, &List),
         taps: list,
         width: len[s] as usize,
         stride: stride as usize,
-        left: left as isize,
-        columns: columns as usize,
+        left: inside.left as isize,
+        columns: inside.columns as usize,
         step: (step * apart) as usize,
         x_offset: 0,
         out_offset: 0,
@@ -331,25 +428,20 @@ fn planes(ctx: &Ctx, job: &Job, (taps, x, outer): (&List, Option<usize>, &List),
         lo: job.post.lo,
         hi: job.post.hi,
     };
-    let call = |d: &Lines| {
-        for r in 0..apart.min(len[x]) {
-            // Columns `r + left + apart * j` for all j from `from` to before `to` are inside.
-            let from = -((r + left).div_euclid(apart));
-            let to = (columns - left - r + apart - 1).div_euclid(apart);
-            let d = Lines {
-                left: -from as isize,
-                columns: (to - from).max(0) as usize,
-                pixels: ((len[x] - r + apart - 1) / apart) as usize,
-                x_offset: (r * step) as usize,
-                out_offset: (r * out_step) as usize,
-                ..*d
-            };
-            // SAFETY: pieces of the operands; taps outside the input are left out or looked at by column.
-            unsafe { (ctx.kernel.kernels.lines)(&d) };
-        }
+    let planes = Planes {
+        ctx,
+        job,
+        tap_lines,
+        bounds,
+        inside,
+        pixels: len[x],
+        apart,
+        step,
+        out_step,
+        list,
     };
     let mut used = 0;
-    let axes = outer.as_slice();
+    let axes = order.outer.as_slice();
     let mut o = [0i64; MAX_AXES];
     loop {
         let (mut a, mut b, mut c) = (0, 0, 0);
@@ -358,32 +450,8 @@ fn planes(ctx: &Ctx, job: &Job, (taps, x, outer): (&List, Option<usize>, &List),
             b += o[x] * job.b.st[x];
             c += o[x] * job.c.st[x];
         }
-        let mut t = [0i64; MAX_AXES];
-        loop {
-            let inside = across.iter().all(|&i| {
-                let b = &bounds[i];
-                let at = |&(a, k): &(usize, u32)| ctx.param(k) * (ctx.org[a] + o[a] + t[a]);
-                let v = ctx.param(b.base) + b.terms.iter().map(at).sum::<i64>();
-                (0..ctx.param(b.extent)).contains(&v)
-            });
-            if inside {
-                let (mut ta, mut tb) = (a, b);
-                for &x in tap_lines {
-                    ta += t[x] * job.a.st[x];
-                    tb += t[x] * job.b.st[x];
-                }
-                let put = Taps {
-                    x: shift(job.a.ptr, ta, 4),
-                    w: shift(job.b.ptr, tb, 4),
-                };
-                // SAFETY: `used` stays below `most_taps`: the lists are emptied before that.
-                unsafe { list.add(used).write(put) };
-                used += 1;
-            }
-            if !next(tap_lines, &mut t, len) {
-                break;
-            }
-        }
+        // SAFETY: the list is emptied before less than the taps of a line have room.
+        used = unsafe { planes.list_taps(&o, (a, b), used) };
         let line = Line {
             out: shift(job.c.ptr, c, 4).cast_mut(),
             to: used,
@@ -393,7 +461,7 @@ fn planes(ctx: &Ctx, job: &Job, (taps, x, outer): (&List, Option<usize>, &List),
         d.count += 1;
         let more = next(axes, &mut o, len);
         if !more || d.count == most || used + per as usize > most_taps {
-            call(&d);
+            planes.call(&d);
             (d.count, used) = (0, 0);
         }
         if !more {
@@ -403,6 +471,36 @@ fn planes(ctx: &Ctx, job: &Job, (taps, x, outer): (&List, Option<usize>, &List),
 }
 
 impl Plan<'_> {
+    /// Runs all rows of pixels.
+    fn each(&mut self, job: &Job, order: &Order) {
+        let ctx = self.ctx;
+        let axes = order.outer.as_slice();
+        let moving = self.prepare(axes);
+        let mut o = [0i64; MAX_AXES];
+        loop {
+            let (mut a, mut b, mut d) = (0, 0, 0);
+            let mut org = ctx.org;
+            for &x in axes {
+                a += o[x] * job.a.st[x];
+                b += o[x] * job.b.st[x];
+                d += o[x] * job.c.st[x];
+                org[x] += o[x];
+            }
+            let first = axes[..order.summed].iter().all(|&x| o[x] == 0);
+            self.call.accumulate = job.accumulate || !first;
+            self.row(
+                shift(job.a.ptr, a, self.size),
+                shift(job.b.ptr, b, self.size),
+                shift(job.c.ptr, d, 4).cast_mut(),
+                &org,
+                moving,
+            );
+            if !next(axes, &mut o, &ctx.len) {
+                return;
+            }
+        }
+    }
+
     /// Place `i` of the `which`th list of one number per tap.
     fn list(&self, which: usize, i: usize) -> *mut i64 {
         self.table.wrapping_add((1 + which) * TAPS + i).cast()

@@ -1,7 +1,7 @@
 //! What a contraction works on, and the rows of its factor.
 
 use crate::exec::calls::Sources;
-use crate::exec::{Axes, CAccess, Ctx, MAX_AXES, View};
+use crate::exec::{Axes, CAccess, CContract, Ctx, MAX_AXES, View};
 use crate::ukr::Post;
 
 /// Pointers in a row table.
@@ -21,6 +21,31 @@ pub(crate) struct Job<'a> {
     pub post: Post,
     /// Where that comes from.
     pub sources: Sources,
+}
+
+impl Job<'_> {
+    /// Whether something was done where nothing is summed: all of the result is empty, or its sums are and are
+    /// added to what is there. `None` where there is something to sum.
+    pub(super) fn without_sums(&self, ctx: &Ctx, c: &CContract) -> Option<bool> {
+        let empty = |l: &[usize]| l.iter().any(|&a| ctx.len[a] <= 0);
+        if empty(&c.rows)
+            || empty(&c.columns)
+            || empty(&c.batch)
+            || c.lane.is_some_and(|a| ctx.len[a] <= 0)
+        {
+            return Some(true);
+        }
+        empty(&c.over).then_some(self.accumulate)
+    }
+
+    /// Whether a bound of A moves along axis `a`.
+    pub(super) fn bounded(&self, ctx: &Ctx, a: usize) -> bool {
+        self.bounds.is_some_and(|b| {
+            b.bounds
+                .iter()
+                .any(|b| b.terms.iter().any(|t| t.0 == a && ctx.param(t.1) != 0))
+        })
+    }
 }
 
 /// Narrows `lo..hi` to the `i` for which `0 <= v + per * i < extent`.

@@ -152,6 +152,69 @@ fn run_nest(
     Ok(())
 }
 
+/// Copies the rows' factor, so that it is contiguous along the axis of its groups: how the groups of `by`
+/// elements along `x` lie. `None` where loops cut the copy, or groups lie apart in it.
+fn copied_rows(ctx: &Ctx, n: &CNest, (x, by): (usize, i64)) -> Option<View> {
+    let tile = n.contract.a;
+    // The copy has room for one piece of the axes that the loops cut.
+    if n.loops.iter().any(|&(a, t)| {
+        let t = if a == x { t * by } else { t };
+        t < ctx.len[a]
+    }) {
+        return None;
+    }
+    let mut v = View::EMPTY;
+    ctx.lay_scratch(tile, &mut v);
+    // Accesses of a nest gather nothing, so that loading cannot fail.
+    let _ = super::transfer::load(ctx, n.a, tile, &v);
+    let others = || ctx.kernel.tiles[tile].axes.iter().filter(|a| **a != x);
+    let odd = others().any(|&a| v.st[a] % by != 0);
+    if odd || v.st[x] != 1 {
+        return None;
+    }
+    others().for_each(|&a| v.st[a] /= by);
+    Some(v)
+}
+
+/// The axes that a nest's loops cut, each with the length of its pieces and its own, and how many they are.
+fn cuts(ctx: &Ctx, n: &CNest) -> ([(usize, i64, i64); MAX_AXES], usize) {
+    let (mut cut, mut cuts) = ([(0usize, 0i64, 0i64); MAX_AXES], 0);
+    for &(a, t) in &n.loops {
+        if t > 1 && t < ctx.len[a] {
+            cut[cuts] = (a, t, ctx.len[a]);
+            cuts += 1;
+        }
+    }
+    (cut, cuts)
+}
+
+/// The factors that are no f32, widened; `None` where one cannot be.
+fn widened(ctx: &Ctx, n: &CNest) -> Option<[Option<wide::Widened>; 2]> {
+    let (k, c) = (ctx.kernel, &n.contract);
+    let mut widened = [None; 2];
+    let factors = [(n.a, c.a), (n.b, c.b)];
+    for (w, (wide, (o, t))) in widened.iter_mut().zip(n.wide.iter().zip(factors)) {
+        if let Some(wide) = wide {
+            *w = Some(wide.fill(ctx, &k.operands[o], k.tiles[t].mask)?);
+        }
+    }
+    Some(widened)
+}
+
+/// What rows outside the tensor are read from.
+fn outside(ctx: &Ctx, n: &CNest, bounded: bool) -> *const u8 {
+    match n.outside {
+        Some((at, bytes)) if bounded => {
+            let p = ctx.scratch.wrapping_add(at);
+            let byte = ctx.kernel.operands[n.a].outside[0];
+            // SAFETY: the scratch has room for them.
+            unsafe { std::ptr::write_bytes(p, byte, bytes) };
+            p
+        }
+        _ => ctx.zeros,
+    }
+}
+
 /// `post`: where finished sums go and what is done to them on the way. False when nothing was computed.
 fn fast_nest(
     ctx: &mut Ctx,
@@ -162,30 +225,14 @@ fn fast_nest(
     let c = &n.contract;
     let k = ctx.kernel;
     let mut copy = None;
-    if let Some((x, by)) = n.grouped {
+    if let Some(group) = n.grouped {
         if n.copied {
-            // The copy has room for one piece of the axes that the loops cut.
-            if n.loops.iter().any(|&(a, t)| {
-                let t = if a == x { t * by } else { t };
-                t < ctx.len[a]
-            }) {
+            copy = copied_rows(ctx, n, group);
+            if copy.is_none() {
                 return Ok(false);
             }
-            let mut v = View::EMPTY;
-            ctx.lay_scratch(c.a, &mut v);
-            // Accesses of a nest gather nothing, so that loading cannot fail.
-            let _ = super::transfer::load(ctx, n.a, c.a, &v);
-            let odd = k.tiles[c.a]
-                .axes
-                .iter()
-                .any(|&a| a != x && v.st[a] % by != 0);
-            if odd || v.st[x] != 1 {
-                return Ok(false);
-            }
-            let others = k.tiles[c.a].axes.iter().filter(|a| **a != x);
-            others.for_each(|&a| v.st[a] /= by);
-            copy = Some(v);
         }
+        let (x, by) = group;
         ctx.org[x] /= by;
         ctx.len[x] /= by;
     }
@@ -193,26 +240,17 @@ fn fast_nest(
     {
         return Ok(false);
     }
-    let (mut cut, mut cuts) = ([(0usize, 0i64, 0i64); MAX_AXES], 0);
-    for &(a, t) in &n.loops {
-        if t > 1 && t < ctx.len[a] {
-            cut[cuts] = (a, t, ctx.len[a]);
-            cuts += 1;
-        }
-    }
+    let (cut, cuts) = cuts(ctx, n);
     // A later piece that lies otherwise is run statement by statement, which knows no groups.
     if n.grouped.is_some() && cuts > 0 {
         return Ok(false);
     }
-    let mut own = View::EMPTY;
+    let mut own = ctx.views[c.acc];
     let acc = match (&n.zero, post) {
         (Some(_), Some((dst, ..))) => dst,
+        (None, _) => &own,
         (Some(_), None) => {
             ctx.lay_out(c.acc, &mut own);
-            &own
-        }
-        (None, _) => {
-            own = ctx.views[c.acc];
             &own
         }
     };
@@ -228,25 +266,10 @@ fn fast_nest(
     {
         return Ok(false);
     }
-    let mut widened = [None; 2];
-    for (w, (wide, (o, t))) in widened
-        .iter_mut()
-        .zip(n.wide.iter().zip([(oa, ta), (ob, tb)]))
-    {
-        if let Some(wide) = wide {
-            *w = wide.fill(ctx, o, t.mask);
-            if w.is_none() {
-                return Ok(false);
-            }
-        }
-    }
-    let mut outside = ctx.zeros;
-    if let (Some((at, bytes)), true) = (n.outside, bounded) {
-        let p = ctx.scratch.wrapping_add(at);
-        // SAFETY: the scratch has room for them.
-        unsafe { std::ptr::write_bytes(p, oa.outside[0], bytes) };
-        outside = p;
-    }
+    let Some(widened) = widened(ctx, n) else {
+        return Ok(false);
+    };
+    let outside = outside(ctx, n, bounded);
     let mut started = false;
     let mut at = [0i64; MAX_AXES];
     let org = ctx.org;
