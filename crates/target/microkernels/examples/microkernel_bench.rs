@@ -167,7 +167,7 @@ fn gemms(isa: Isa, k: &Kernels, peak: f64) {
         let (a, b) = (values(m * kk, 1), values(kk * n, 2));
         let mut c = vec![0.0; m * n];
         let mut rows = Vec::new();
-        for &(mr, nr) in k.shapes() {
+        for (mr, nr) in k.shapes() {
             if mr > m
                 || mr * nr < 4 * isa.lanes()
                 || (m >= 16 && isa != Isa::Portable && mr * nr < 8 * isa.lanes())
@@ -271,7 +271,7 @@ impl Conv {
         let table = self.table(&x, &zeros);
         let mut out = vec![0.0_f32; pixels * cout];
         let mut rows = Vec::new();
-        for &(mr, nr) in k.shapes() {
+        for (mr, nr) in k.shapes() {
             if mr * nr < 16 * 16 && isa == Isa::Avx512 || mr * nr < 4 * isa.lanes() {
                 continue;
             }

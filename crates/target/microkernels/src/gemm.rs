@@ -211,8 +211,8 @@ impl Ahead {
 
 pub(super) type TileFn = unsafe fn(&Tile);
 
-/// Tiles of one count of vectors, by `[reads B masked][A strided along k][rows - 1]`.
-pub(super) type TileTable = [[&'static [TileFn]; 2]; 2];
+/// Tiles of one count of vectors, by `[reads B masked][rows - 1]`.
+pub(super) type TileTable = [&'static [TileFn]; 2];
 
 /// A micro-kernel of one register shape, cheap to copy and to keep in a plan's executable.
 #[derive(Clone, Copy)]
@@ -236,13 +236,7 @@ impl std::fmt::Debug for GemmKernel {
 /// The kernel with register tiles of `mr` x `nr` (elements), or None where `isa` has no such shape ([`shapes`]).
 #[must_use]
 pub fn gemm_kernel(isa: Isa, mr: usize, nr: usize) -> Option<GemmKernel> {
-    let (tiles, lanes): (&'static [TileTable], usize) = match isa {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => (&avx512::TILES, 16),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => (&avx2::TILES, 8),
-        _ => (&portable::TILES, 8),
-    };
+    let (tiles, lanes) = table(isa);
     shaped(tiles, lanes, mr, nr)
 }
 
@@ -257,7 +251,7 @@ pub(super) fn shaped(
         || !nr.is_multiple_of(lanes)
         || vectors > tiles.len()
         || mr == 0
-        || mr > tiles[vectors - 1][0][0].len()
+        || mr > tiles[vectors - 1][0].len()
     {
         return None;
     }
@@ -271,13 +265,21 @@ pub(super) fn shaped(
 
 /// Every legal register shape (MR, NR) of `isa`, widest last. Any smaller row count is legal too.
 #[must_use]
-pub fn shapes(isa: Isa) -> &'static [(usize, usize)] {
+pub fn shapes(isa: Isa) -> Vec<(usize, usize)> {
+    let (tiles, lanes) = table(isa);
+    let each = tiles.iter().zip(1..);
+    each.flat_map(|(rows, vectors)| (1..=rows[0].len()).map(move |mr| (mr, vectors * lanes)))
+        .collect()
+}
+
+/// The register tiles of `isa`, by the count of vectors less one, and the lanes of a vector.
+fn table(isa: Isa) -> (&'static [TileTable], usize) {
     match isa {
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => &avx512::SHAPES,
+        Isa::Avx512 => (&avx512::TILES, 16),
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => &avx2::SHAPES,
-        _ => &portable::SHAPES,
+        Isa::Avx2 => (&avx2::TILES, 8),
+        _ => (&portable::TILES, 8),
     }
 }
 
@@ -297,7 +299,7 @@ impl GemmKernel {
     /// Address of the loop that whole register tiles over packed panels run, for tools that show its code.
     #[must_use]
     pub fn code(&self) -> usize {
-        self.pick(self.nr, true, false).0[self.mr - 1] as *const () as usize
+        self.pick(self.nr, true).0[self.mr - 1] as *const () as usize
     }
 
     /// Multiplies with A given by strides.
@@ -314,7 +316,7 @@ impl GemmKernel {
         let mut panel = 0;
         while panel * self.nr < g.n {
             let first = panel * self.nr;
-            let (tiles, last) = self.pick(g.n - first, g.b.padded, g.a_ks != 1);
+            let (tiles, last) = self.pick(g.n - first, g.b.padded);
             let mut row = 0;
             for block in 0..blocks {
                 let rows = (g.m - row).div_ceil(blocks - block);
@@ -357,7 +359,7 @@ impl GemmKernel {
         let mut panel = 0;
         while panel * self.nr < g.n {
             let first = panel * self.nr;
-            let (tiles, last) = self.pick(g.n - first, g.b.padded, g.a_ks != 1);
+            let (tiles, last) = self.pick(g.n - first, g.b.padded);
             let mut row = 0;
             for block in 0..blocks {
                 let rows = (g.m - row).div_ceil(blocks - block);
@@ -386,15 +388,12 @@ impl GemmKernel {
     }
 
     /// The tiles for a panel of which `n` columns are left, and the columns of their last vector.
-    fn pick(&self, n: usize, padded: bool, strided: bool) -> (&'static [TileFn], usize) {
+    fn pick(&self, n: usize, padded: bool) -> (&'static [TileFn], usize) {
         let n = n.min(self.nr);
         let vectors = n.div_ceil(self.lanes);
         let last = n - (vectors - 1) * self.lanes;
         let masked = last < self.lanes && !padded;
-        (
-            self.tiles[vectors - 1][usize::from(masked)][usize::from(strided)],
-            last,
-        )
+        (self.tiles[vectors - 1][usize::from(masked)], last)
     }
 }
 
@@ -464,7 +463,6 @@ pub(super) unsafe fn tile<
     const NV: usize,
     const SETS: usize,
     const MASKED: bool,
-    const STRIDED: bool,
 >(
     t: &Tile,
 ) {
@@ -480,75 +478,38 @@ pub(super) unsafe fn tile<
             for (i, p) in rows.iter_mut().enumerate() {
                 *p = (*t.table.add(kb * t.table_ld + i)).add(t.a_offset);
             }
-            if STRIDED {
-                let mut at = 0;
-                for _ in 0..t.kc {
-                    step::<S, P, MR, NV, MASKED>(&mut acc[0], &rows, at, b, tail);
-                    at += t.a_ks;
-                    b = b.wrapping_add(t.ldb);
-                }
-                continue;
-            }
             let mut k = 0;
             // Eight steps when there are eight sets, else four; written out because accumulators are constants.
             let unroll = if SETS == 8 { 8 } else { 4 };
-            while k + unroll <= t.kc {
+            macro_rules! each {
+                ($($n:literal)*) => {$(
+                    {
+                        let b = b.add($n * t.ldb);
+                        step::<S, P, MR, NV, MASKED>(&mut acc[$n % SETS], &rows, k + $n, b, tail);
+                    }
+                )*};
+            }
+            let unrolled = if t.a_ks == 1 {
+                t.kc / unroll * unroll
+            } else {
+                0
+            };
+            while k < unrolled {
                 for _ in 0..unroll {
                     S::prefetch(ahead);
                     ahead = ahead.wrapping_add(t.ahead.step);
                 }
-                step::<S, P, MR, NV, MASKED>(&mut acc[0], &rows, k, b, tail);
-                step::<S, P, MR, NV, MASKED>(&mut acc[1 % SETS], &rows, k + 1, b.add(t.ldb), tail);
-                step::<S, P, MR, NV, MASKED>(
-                    &mut acc[2 % SETS],
-                    &rows,
-                    k + 2,
-                    b.add(2 * t.ldb),
-                    tail,
-                );
-                step::<S, P, MR, NV, MASKED>(
-                    &mut acc[3 % SETS],
-                    &rows,
-                    k + 3,
-                    b.add(3 * t.ldb),
-                    tail,
-                );
+                each!(0 1 2 3);
                 if SETS == 8 {
-                    step::<S, P, MR, NV, MASKED>(
-                        &mut acc[4 % SETS],
-                        &rows,
-                        k + 4,
-                        b.add(4 * t.ldb),
-                        tail,
-                    );
-                    step::<S, P, MR, NV, MASKED>(
-                        &mut acc[5 % SETS],
-                        &rows,
-                        k + 5,
-                        b.add(5 * t.ldb),
-                        tail,
-                    );
-                    step::<S, P, MR, NV, MASKED>(
-                        &mut acc[6 % SETS],
-                        &rows,
-                        k + 6,
-                        b.add(6 * t.ldb),
-                        tail,
-                    );
-                    step::<S, P, MR, NV, MASKED>(
-                        &mut acc[7 % SETS],
-                        &rows,
-                        k + 7,
-                        b.add(7 * t.ldb),
-                        tail,
-                    );
+                    each!(4 5 6 7);
                 }
                 k += unroll;
                 b = b.wrapping_add(unroll * t.ldb);
             }
-            while k < t.kc {
-                step::<S, P, MR, NV, MASKED>(&mut acc[0], &rows, k, b, tail);
-                k += 1;
+            let mut at = k;
+            for _ in k..t.kc {
+                step::<S, P, MR, NV, MASKED>(&mut acc[0], &rows, at, b, tail);
+                at += t.a_ks;
                 b = b.wrapping_add(t.ldb);
             }
         }
@@ -563,7 +524,7 @@ pub(super) unsafe fn tile<
                 }
             }
         }
-        let partial = t.last < S::W;
+        let partial = MASKED || t.last < S::W;
         let acc = &acc[0];
         for i in 0..MR {
             for j in 0..NV {
@@ -586,7 +547,7 @@ pub(super) unsafe fn tile<
             }
         }
         if P::POST && t.post.any() {
-            finish::<S>(t, MR, NV, tail);
+            finish::<S, MASKED>(t, MR, NV, tail);
         }
     }
 }
@@ -594,14 +555,14 @@ pub(super) unsafe fn tile<
 /// What is done to the sums of a tile, which are stored by now: a pass of its own over memory that is in
 /// the nearest cache, so that the loop over k keeps all registers.
 #[inline(always)]
-unsafe fn finish<S: Simd>(t: &Tile, rows: usize, vectors: usize, tail: S::T) {
+unsafe fn finish<S: Simd, const MASKED: bool>(t: &Tile, rows: usize, vectors: usize, tail: S::T) {
     let p = &t.post;
     // SAFETY: the tile's own elements, and what lies like them.
     unsafe {
         let (lo, hi) = (S::splat(p.lo), S::splat(p.hi));
         for i in 0..rows {
             for j in 0..vectors {
-                let cut = j == vectors - 1 && t.last < S::W;
+                let cut = j == vectors - 1 && (MASKED || t.last < S::W);
                 let c = t.c.add(i * t.ldc + j * S::W);
                 if cut {
                     let mut v = S::load_t(c, tail);
@@ -637,40 +598,33 @@ pub(super) const fn sets(n: usize) -> usize {
     }
 }
 
-/// Instantiates the tiles of one instruction set: for each count of vectors the row counts 1..=max.
+/// Instantiates the tiles of one instruction set and product: for each count of vectors the row counts 1..=max.
+/// `own` where reading a whole last vector costs less than reading it masked, so that both have tiles. One row has
+/// them always: what it reads once is an operand of its multiplication, which a masked vector cannot be.
 macro_rules! tiles {
-    ($module:ident, $simd:ty, $product:ident, $features:literal, $count:literal, $shapes:literal, [$($nv:literal : [$($mr:literal)*]),*]) => {
+    ($module:ident, $simd:ty, $product:ident, $features:literal, own = $own:literal, $count:literal,
+     [$($nv:literal : [$($mr:literal)*]),*]) => {
         mod $module {
-            use super::{Tile, TileFn, TileTable, sets, tile};
+            use $crate::gemm::{Tile, TileFn, TileTable, sets, tile};
 
             #[target_feature(enable = $features)]
-            unsafe fn run<const MR: usize, const NV: usize, const SETS: usize, const MASKED: bool, const STRIDED: bool>(t: &Tile) {
+            unsafe fn run<const MR: usize, const NV: usize, const SETS: usize, const MASKED: bool>(t: &Tile) {
                 // SAFETY: the caller's contract is that of `tile`.
-                unsafe { tile::<$simd, super::$product, MR, NV, SETS, MASKED, STRIDED>(t) }
+                unsafe { tile::<$simd, super::$product, MR, NV, SETS, MASKED>(t) }
             }
 
             pub(super) static TILES: [TileTable; $count] = [$({
-                const A: &[TileFn] = &[$(run::<$mr, $nv, { sets($mr * $nv) }, false, false>),*];
-                const B: &[TileFn] = &[$(run::<$mr, $nv, 1, false, true>),*];
-                const C: &[TileFn] = &[$(run::<$mr, $nv, { sets($mr * $nv) }, true, false>),*];
-                const D: &[TileFn] = &[$(run::<$mr, $nv, 1, true, true>),*];
-                [[A, B], [C, D]]
+                const WHOLE: &[TileFn] = &[$(run::<$mr, $nv, { sets($mr * $nv) }, { !$own && $mr > 1 }>),*];
+                const MASKED: &[TileFn] = &[$(run::<$mr, $nv, { sets($mr * $nv) }, true>),*];
+                [WHOLE, MASKED]
             }),*];
-
-            pub(super) static SHAPES: [(usize, usize); $shapes] = {
-                let lanes = <$simd as super::Simd>::W;
-                let mut out = [(0, 0); $shapes];
-                let mut at = 0;
-                $($(out[at] = ($mr, $nv * lanes); at += 1;)*)*
-                assert!(at == $shapes);
-                out
-            };
         }
     };
 }
+pub(super) use tiles;
 
 #[cfg(target_arch = "x86_64")]
-tiles!(avx512, super::super::avx512::Avx512, Floats, "avx512f,avx512vl,avx512dq,avx512bw,fma,avx2", 8, 59, [
+tiles!(avx512, crate::avx512::Avx512, Floats, "avx512f,avx512vl,avx512dq,avx512bw,fma,avx2", own = false, 8, [
     1: [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16],
     2: [1 2 3 4 5 6 7 8 9 10 11 12 13 14],
     3: [1 2 3 4 5 6 7 8],
@@ -682,7 +636,7 @@ tiles!(avx512, super::super::avx512::Avx512, Floats, "avx512f,avx512vl,avx512dq,
 ]);
 
 #[cfg(target_arch = "x86_64")]
-tiles!(avx2, super::super::avx2::Avx2, Floats, "avx2,fma", 4, 25, [
+tiles!(avx2, crate::avx2::Avx2, Floats, "avx2,fma", own = true, 4, [
     1: [1 2 3 4 5 6 7 8 9 10 11 12],
     2: [1 2 3 4 5 6],
     3: [1 2 3 4],
@@ -691,6 +645,6 @@ tiles!(avx2, super::super::avx2::Avx2, Floats, "avx2,fma", 4, 25, [
 
 // Without a target's features the compiler has sixteen 128-bit registers on x86-64, so tiles stay small.
 #[cfg(target_arch = "x86_64")]
-tiles!(portable, super::super::portable::Portable, Floats, "sse2", 2, 9, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
+tiles!(portable, crate::portable::Portable, Floats, "sse2", own = true, 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
 #[cfg(target_arch = "aarch64")]
-tiles!(portable, super::super::portable::Portable, Floats, "neon", 2, 9, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
+tiles!(portable, crate::portable::Portable, Floats, "neon", own = true, 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);

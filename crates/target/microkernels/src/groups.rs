@@ -9,7 +9,7 @@
 //!
 //! As for [`super::gemm`].
 
-use super::gemm::{GemmKernel, Product, Tile, TileFn, TileTable, sets, shaped, tile};
+use super::gemm::{GemmKernel, Product, TileTable, shaped, tiles};
 use super::simd::Simd;
 use crate::isa::Isa;
 
@@ -185,32 +185,11 @@ impl Product<super::avx2::Avx2> for Vnni {
     }
 }
 
-/// Instantiates the tiles of groups of one instruction set: elements of A are contiguous along k.
-macro_rules! groups {
-    ($module:ident, $simd:ty, $product:ident, $features:literal, $count:literal, [$($nv:literal : [$($mr:literal)*]),*]) => {
-        mod $module {
-            use super::{$product, Tile, TileFn, TileTable, sets, tile};
-
-            #[target_feature(enable = $features)]
-            unsafe fn run<const MR: usize, const NV: usize, const SETS: usize, const MASKED: bool>(t: &Tile) {
-                // SAFETY: the caller's contract is that of `tile`.
-                unsafe { tile::<$simd, $product, MR, NV, SETS, MASKED, false>(t) }
-            }
-
-            pub(super) static TILES: [TileTable; $count] = [$({
-                const A: &[TileFn] = &[$(run::<$mr, $nv, { sets($mr * $nv) }, false>),*];
-                const C: &[TileFn] = &[$(run::<$mr, $nv, { sets($mr * $nv) }, true>),*];
-                [[A, &[]], [C, &[]]]
-            }),*];
-        }
-    };
-}
-
 /// The register tiles of AVX-512.
 macro_rules! groups512 {
     ($module:ident, $product:ident, $features:literal) => {
         #[cfg(target_arch = "x86_64")]
-        groups!($module, super::super::avx512::Avx512, $product, $features, 4, [
+        tiles!($module, crate::avx512::Avx512, $product, $features, own = false, 4, [
             1: [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16],
             2: [1 2 3 4 5 6 7 8 9 10 11 12 13 14],
             3: [1 2 3 4 5 6 7 8],
@@ -223,7 +202,7 @@ macro_rules! groups512 {
 macro_rules! groups2 {
     ($module:ident, $product:ident, $features:literal) => {
         #[cfg(target_arch = "x86_64")]
-        groups!($module, super::super::avx2::Avx2, $product, $features, 4, [
+        tiles!($module, crate::avx2::Avx2, $product, $features, own = true, 4, [
             1: [1 2 3 4 5 6 7 8 9 10 11 12],
             2: [1 2 3 4 5 6],
             3: [1 2 3 4],
@@ -236,9 +215,9 @@ macro_rules! groups2 {
 macro_rules! groups1 {
     ($module:ident, $product:ident) => {
         #[cfg(target_arch = "x86_64")]
-        groups!($module, super::super::portable::Portable, $product, "sse2", 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
+        tiles!($module, crate::portable::Portable, $product, "sse2", own = true, 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
         #[cfg(target_arch = "aarch64")]
-        groups!($module, super::super::portable::Portable, $product, "neon", 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
+        tiles!($module, crate::portable::Portable, $product, "neon", own = true, 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
     };
 }
 

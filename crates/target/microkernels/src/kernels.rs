@@ -287,7 +287,7 @@ impl Kernels {
 
     /// Every legal register shape (MR, NR).
     #[must_use]
-    pub fn shapes(&self) -> &'static [(usize, usize)] {
+    pub fn shapes(&self) -> Vec<(usize, usize)> {
         shapes(self.isa)
     }
 }

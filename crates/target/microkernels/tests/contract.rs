@@ -28,7 +28,7 @@ fn gemm_matches_f64_for_every_shape() {
     let mut rng = Rng::new(11);
     for isa in isas() {
         let table = kernels(isa);
-        for &(mr, nr) in table.shapes() {
+        for (mr, nr) in table.shapes() {
             let kern = table.gemm(mr, nr).expect("listed shapes exist");
             for round in 0..12 {
                 let (m, n, k) = (
@@ -103,7 +103,7 @@ fn indirect_matches_f64_for_every_shape() {
     let mut rng = Rng::new(12);
     for isa in isas() {
         let table = kernels(isa);
-        for &(mr, nr) in table.shapes() {
+        for (mr, nr) in table.shapes() {
             let kern = table.gemm(mr, nr).expect("listed shapes exist");
             for _ in 0..6 {
                 let (m, n, kc, nkb) = (

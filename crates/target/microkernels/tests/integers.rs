@@ -34,7 +34,7 @@ fn product(a: &[u8], b: &[u8], ea: usize, eb: usize, pairs: bool) -> i64 {
 
 fn every(mut f: impl FnMut(Isa, GemmKernel, bool, usize, usize)) {
     for isa in isas() {
-        for &(mr, nr) in shapes(isa) {
+        for (mr, nr) in shapes(isa) {
             for pairs in [true, false] {
                 let make = if pairs { pair_kernel } else { quad_kernel };
                 if let Some(k) = make(isa, mr, nr) {

@@ -96,11 +96,9 @@ fn default_micro(isa: Isa) -> Option<crate::ukr::GemmKernel> {
         Isa::Avx2 => (6, 16),
         Isa::Portable => (6, 8),
     };
-    let best = shapes(isa)
-        .iter()
-        .copied()
-        .find(|&s| s == want)
-        .or_else(|| shapes(isa).first().copied())?;
+    let shapes = shapes(isa);
+    let there = shapes.contains(&want).then_some(want);
+    let best = there.or_else(|| shapes.first().copied())?;
     gemm_kernel(isa, best.0, best.1)
 }
 
