@@ -28,7 +28,7 @@ gpu-check: what shopfloor does on the NVIDIA GPU of this machine
 It needs the NVIDIA driver and Linux with glibc @GLIBC@ or later (ldd --version says which), and
 nothing else: no network, no CUDA toolkit, no Rust. It writes into /tmp and here. With PyTorch
 that sees the GPU it times the same operations there; with a Vulkan driver it also runs WGSL.
-Results go to gpu-check-out: copy bench/ and machines/ from there into the repository.
+Results go to gpu-check-out: copy bench/ from there into the repository, and machines/ into crates/plan/machine.
 ";
 
 fn copy(from: &Path, to: &Path) -> Result<u64, String> {

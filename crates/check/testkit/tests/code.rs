@@ -26,7 +26,7 @@ fn root() -> PathBuf {
 }
 
 fn machine(name: &str) -> Machine {
-    Machine::from_file(&root().join(format!("machines/{name}.toml"))).unwrap()
+    Machine::from_file(&root().join(format!("crates/plan/machine/machines/{name}.toml"))).unwrap()
 }
 
 /// A bundled model's program and the sizes of its inputs.

@@ -120,8 +120,8 @@ fn values(d: DType, shape: &[usize], seed: u64, size: f64) -> Tensor {
 /// The only kernel of the graph's plan, on tensor cores.
 fn planned(graph: &Graph, name: &str, arch: &str) -> TileProgram {
     let program = planner::program(graph, &ProgramOptions::default()).unwrap();
-    let machine =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../../machines/{name}.toml"));
+    let machine = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("../../plan/machine/machines/{name}.toml"));
     let machine = Machine::from_file(&machine).unwrap();
     let target = vec![(machine, ptx::target(arch))];
     let planner = Planner::new(target, PlanOptions::default());

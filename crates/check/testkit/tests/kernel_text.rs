@@ -103,7 +103,7 @@ fn failures(all: &[Known], seen: &Mutex<BTreeSet<String>>) -> Vec<String> {
 
 /// One processor and one GPU, neither of which has to be here.
 fn planners() -> [Planner; 2] {
-    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../machines");
+    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plan/machine/machines");
     let machine = |name: &str| Machine::from_file(&machines.join(name)).expect("a machine");
     let host = || (machine("zen4-2core.toml"), cpu::target(cpu::Isa::Avx2));
     let gpu = (machine("a100.toml"), emit::ptx::target("sm_80"));

@@ -232,7 +232,7 @@ fn root() -> PathBuf {
 }
 
 fn machine(name: &str) -> Machine {
-    Machine::from_file(&root().join(format!("machines/{name}.toml"))).unwrap()
+    Machine::from_file(&root().join(format!("crates/plan/machine/machines/{name}.toml"))).unwrap()
 }
 
 /// The tile program of the only step of the plan for `name`.

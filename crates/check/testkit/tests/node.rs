@@ -39,7 +39,7 @@ struct Exclusions(BTreeMap<String, String>);
 impl Exclusions {
     fn read() -> Exclusions {
         let text = include_str!("node/exclusions.toml");
-        let table: BTreeMap<String, BTreeMap<String, String>> = toml::from_str(text)
+        let table: BTreeMap<String, BTreeMap<String, String>> = basic_toml::from_str(text)
             .expect("exclusions.toml is a table of name = reason by reason's kind");
         let mut all = BTreeMap::new();
         for (name, reason) in table.into_values().flatten() {

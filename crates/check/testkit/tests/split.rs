@@ -47,7 +47,7 @@ fn product(d: DType, k: i64, n: i64) -> Graph {
 
 fn machine(name: &str) -> Machine {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    Machine::from_file(&root.join(format!("machines/{name}.toml"))).unwrap()
+    Machine::from_file(&root.join(format!("crates/plan/machine/machines/{name}.toml"))).unwrap()
 }
 
 fn bound(g: &Graph, top: i64, machine: Machine, target: Target) -> Plan {

@@ -1,9 +1,10 @@
 //! The walls between crates: what each may depend on, and what it must never reach.
 
 use crate::members;
+use crate::tables::{parse, table};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use toml::{Table, Value};
 
 /// How far a crate's permission goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -265,15 +266,6 @@ fn path(edges: &Edges, from: &str, to: &str) -> Vec<String> {
     Vec::new()
 }
 
-fn parse(path: &Path) -> Result<Table, String> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    text.parse().map_err(|e| format!("{}: {e}", path.display()))
-}
-
-fn table<'a>(of: &'a Table, keys: &[&str]) -> Option<&'a Table> {
-    keys.iter().try_fold(of, |t, k| t.get(*k)?.as_table())
-}
-
 /// The graph as the manifests say it, and findings about the manifests.
 pub fn read(root: &Path) -> Result<(Edges, Vec<String>), String> {
     let workspace = parse(&root.join("Cargo.toml"))?;
@@ -303,7 +295,7 @@ pub fn read(root: &Path) -> Result<(Edges, Vec<String>), String> {
         let for_targets = table(&manifest, &["target"])
             .into_iter()
             .flatten()
-            .filter_map(|(_, t)| t.as_table());
+            .filter_map(|(_, t)| t.as_object());
         let direct = [&manifest]
             .into_iter()
             .chain(for_targets)

@@ -11,10 +11,13 @@ mod figures;
 mod functions;
 pub mod graph;
 mod members;
+mod packages;
 mod pages;
+mod publishing;
 pub mod slow;
 mod sources;
 mod status;
+mod tables;
 mod text;
 mod uses;
 
@@ -27,7 +30,9 @@ pub use functions::function_sizes;
 pub use graph::crate_graph;
 pub(crate) use members::place;
 pub use members::{Member, crate_names, members, root};
+pub use packages::packages;
 pub use pages::{adding_table, architecture, readme};
+pub use publishing::publishing;
 pub use sources::{forbid_lines, leftovers, safety_comments, unsafe_places};
 pub use status::status;
 
@@ -47,6 +52,16 @@ pub const CHECKS: &[Check] = &[
         name: "crate-graph",
         holds: "crates depend only on what the design allows",
         run: crate_graph,
+    },
+    Check {
+        name: "packages",
+        holds: "the library brings at most 25 packages from outside",
+        run: packages,
+    },
+    Check {
+        name: "publishing",
+        holds: "every crate outside crates/check can be published",
+        run: publishing,
     },
     Check {
         name: "unsafe-places",

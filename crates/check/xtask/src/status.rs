@@ -1,8 +1,9 @@
 //! docs/status.md: what is done and what shows it, written from docs/status.toml.
 
+use crate::tables::{Table, parse};
 use crate::{Member, members, place};
+use serde_json::Value;
 use std::path::Path;
-use toml::{Table, Value};
 
 /// What the page is written from.
 const SOURCE: &str = "docs/status.toml";
@@ -18,11 +19,6 @@ A point is *done* when a test, a command or a measured page shows it. Paths begi
 crate or at the repository's root. Figures stand in the pages under [bench/](../bench/RESULTS.md).
 ";
 
-fn source(root: &Path) -> Result<Table, String> {
-    let text = std::fs::read_to_string(root.join(SOURCE)).map_err(|e| format!("{SOURCE}: {e}"))?;
-    text.parse().map_err(|e| format!("{SOURCE}: {e}"))
-}
-
 /// The texts of a list.
 fn texts<'a>(of: &'a Table, key: &str) -> impl Iterator<Item = &'a str> {
     let list = of.get(key).and_then(Value::as_array);
@@ -31,7 +27,7 @@ fn texts<'a>(of: &'a Table, key: &str) -> impl Iterator<Item = &'a str> {
 
 fn tables<'a>(of: &'a Table, key: &str) -> impl Iterator<Item = &'a Table> {
     let list = of.get(key).and_then(Value::as_array);
-    list.into_iter().flatten().filter_map(Value::as_table)
+    list.into_iter().flatten().filter_map(Value::as_object)
 }
 
 fn text<'a>(of: &'a Table, key: &str) -> &'a str {
@@ -40,7 +36,7 @@ fn text<'a>(of: &'a Table, key: &str) -> &'a str {
 
 /// The page; or what is wrong with what it is made of.
 pub(crate) fn page(root: &Path) -> Result<String, Vec<String>> {
-    let source = source(root).map_err(|e| vec![e])?;
+    let source = parse(&root.join(SOURCE)).map_err(|e| vec![e])?;
     let (members, mut findings) = (members(root), Vec::new());
     let mut out = HEAD.to_string();
     for part in tables(&source, "part") {

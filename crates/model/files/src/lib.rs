@@ -104,17 +104,13 @@ pub fn replace<T>(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result
     Ok(out)
 }
 
-/// Longest file in bytes that the system lets this process write; `None`: it sets no limit. A write beyond it ends
-/// a process that does not handle the signal for that.
-#[cfg(unix)]
+/// Longest file in bytes that the system lets this process write; `None`: it sets no limit or does not say. A write
+/// beyond it ends a process that does not handle the signal for that.
 pub fn largest() -> Option<u64> {
-    rustix::process::getrlimit(rustix::process::Resource::Fsize).current
-}
-
-/// Longest file in bytes that the system lets this process write: not known here.
-#[cfg(not(unix))]
-pub fn largest() -> Option<u64> {
-    None
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let mut lines = limits.lines();
+    let now = lines.find_map(|l| l.strip_prefix("Max file size"))?;
+    now.split_whitespace().next()?.parse().ok()
 }
 
 /// Beginning of the names of files that are not finished.

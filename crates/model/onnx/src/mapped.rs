@@ -24,11 +24,11 @@ pub fn map_path(path: &Path) -> Result<Bytes, String> {
     if file.metadata().map_err(problem)?.len() == 0 {
         return Ok(Bytes::default());
     }
-    let map = map_file(&file).map_err(problem)?;
+    let map = map::Map::of(&file).map_err(problem)?;
     // Of the file that was opened, whatever the path leads to by now.
     let identity = file.metadata().ok().as_ref().and_then(file_identity);
     Ok(Bytes::new(Arc::new(Mapped {
-        watch: watch::Watch::new(&map),
+        watch: watch::Watch::new(map.bytes()),
         map,
         file,
         path: path.to_path_buf(),
@@ -40,7 +40,7 @@ pub fn map_path(path: &Path) -> Result<Bytes, String> {
 struct Mapped {
     /// Ends before the mapping does.
     watch: watch::Watch,
-    map: memmap2::Mmap,
+    map: map::Map,
     file: std::fs::File,
     path: PathBuf,
     identity: Option<[u8; 32]>,
@@ -48,7 +48,7 @@ struct Mapped {
 
 impl AsRef<[u8]> for Mapped {
     fn as_ref(&self) -> &[u8] {
-        &self.map
+        self.map.bytes()
     }
 }
 
@@ -60,34 +60,106 @@ impl Owner for Mapped {
     fn lost(&self) -> Option<String> {
         // The rest of a page that is cut in its middle reads as zeros without a fault.
         let len = self.file.metadata().map(|m| m.len());
-        let short = len.is_ok_and(|n| n < self.map.len() as u64);
+        let short = len.is_ok_and(|n| n < self.map.bytes().len() as u64);
         (short || self.watch.lost()).then(|| self.path.display().to_string())
     }
 
     #[cfg(unix)]
-    #[allow(unsafe_code)]
     fn release(&self, range: std::ops::Range<usize>) {
         // What replaced lost pages is not the file's: it would be gone.
-        if self.watch.lost() {
-            return;
+        if !self.watch.lost() {
+            self.map.release(range);
         }
-        let advice = memmap2::UncheckedAdvice::DontNeed;
-        // SAFETY: nobody writes to the mapping, so that what is dropped is read again from the
-        // file, unchanged, when somebody asks for it.
-        let advised = unsafe {
-            self.map
-                .unchecked_advise_range(advice, range.start, range.len())
-        };
-        // Only a hint: memory that stays is no fault.
-        let _ = advised;
     }
 }
 
+#[cfg(not(unix))]
+mod map {
+    use std::io::Read;
+
+    /// The contents of a file: it is not mapped on such systems.
+    pub(super) struct Map(Vec<u8>);
+
+    impl Map {
+        pub(super) fn of(mut file: &std::fs::File) -> std::io::Result<Map> {
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Ok(Map(bytes))
+        }
+
+        pub(super) fn bytes(&self) -> &[u8] {
+            &self.0
+        }
+    }
+}
+
+#[cfg(unix)]
 #[allow(unsafe_code)]
-fn map_file(file: &std::fs::File) -> std::io::Result<memmap2::Mmap> {
-    // SAFETY: the mapping is read-only and is only ever seen as the `&[u8]` of a `Bytes`, and
-    // callers are told not to change the file while it is mapped.
-    unsafe { memmap2::Mmap::map(file) }
+mod map {
+    use std::io::{Error, ErrorKind, Result};
+    use std::os::fd::AsRawFd;
+    use std::ptr::{NonNull, null_mut};
+
+    /// Bytes of a page.
+    pub(super) fn page() -> usize {
+        // SAFETY: it takes and gives a number.
+        unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+    }
+
+    /// A mapping of a file that is not empty.
+    pub(super) struct Map {
+        start: NonNull<u8>,
+        len: usize,
+    }
+
+    // SAFETY: the mapping is read-only and owned.
+    unsafe impl Send for Map {}
+    // SAFETY: as above.
+    unsafe impl Sync for Map {}
+
+    impl Map {
+        pub(super) fn of(file: &std::fs::File) -> Result<Map> {
+            let len = file.metadata()?.len();
+            let len = isize::try_from(len).map_err(|_| Error::from(ErrorKind::FileTooLarge))?;
+            let len = len.unsigned_abs();
+            let (may, shared) = (libc::PROT_READ, libc::MAP_SHARED);
+            // SAFETY: a new mapping at an address of the system's choice touches no memory that is in use.
+            let start = unsafe { libc::mmap(null_mut(), len, may, shared, file.as_raw_fd(), 0) };
+            if start == libc::MAP_FAILED {
+                return Err(Error::last_os_error());
+            }
+            let start = NonNull::new(start.cast()).ok_or(ErrorKind::OutOfMemory)?;
+            Ok(Map { start, len })
+        }
+
+        pub(super) fn bytes(&self) -> &[u8] {
+            // SAFETY: `len` mapped bytes, which nobody writes: callers are told not to change the file.
+            unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+        }
+
+        /// Lets the system take back the memory of a part.
+        pub(super) fn release(&self, range: std::ops::Range<usize>) {
+            let Some(part) = self.bytes().get(range) else {
+                return;
+            };
+            // Advice begins at a page.
+            let start = part.as_ptr() as usize;
+            let before = start % page();
+            let (start, len) = (start - before, part.len() + before);
+            // SAFETY: whole pages of the mapping, to which nobody writes, so that what is dropped is read again from
+            // the file, unchanged, when somebody asks for it.
+            let advised = unsafe { libc::madvise(start as *mut _, len, libc::MADV_DONTNEED) };
+            // Only a hint: memory that stays is no fault.
+            let _ = advised;
+        }
+    }
+
+    impl Drop for Map {
+        fn drop(&mut self) {
+            // SAFETY: the mapping of `of`, which only the owner refers to.
+            unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+        }
+    }
 }
 
 #[cfg(not(unix))]
@@ -184,10 +256,10 @@ mod watch {
 
     fn install() {
         BEFORE.get_or_init(|| {
+            PAGE.store(super::map::page(), SeqCst);
             // SAFETY: both structures are plain data that sigaction fills or reads, all zeros is a valid
             // value of them, and the handler does only what a signal handler may (`on_bus`).
             unsafe {
-                PAGE.store(libc::sysconf(libc::_SC_PAGESIZE) as usize, SeqCst);
                 let mut own: libc::sigaction = std::mem::zeroed();
                 own.sa_sigaction = on_bus as *const () as usize;
                 own.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;

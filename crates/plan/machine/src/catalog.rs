@@ -46,15 +46,17 @@ struct Names {
 fn names() -> &'static [Names] {
     static ALL: OnceLock<Vec<Names>> = OnceLock::new();
     ALL.get_or_init(|| {
+        #[derive(serde::Deserialize)]
+        struct Head {
+            name: String,
+            #[serde(default)]
+            aliases: Vec<String>,
+        }
         let of = |(file, (_, text)): (usize, &(&str, &str))| {
             let head = &text[..text.find("\n[").unwrap_or(text.len())];
-            let head: toml::Table = head.parse().ok()?;
-            let name = head.get("name")?.as_str()?.to_string();
-            let aliases = head.get("aliases").and_then(|a| a.as_array());
-            let keys = std::iter::once(name.as_str())
-                .chain(aliases.into_iter().flatten().filter_map(|a| a.as_str()))
-                .map(key)
-                .collect();
+            let Head { name, aliases } = crate::toml::read(head).ok()?;
+            let keys = [&name].into_iter().chain(&aliases);
+            let keys = keys.map(|k| key(k)).collect();
             Some(Names { file, name, keys })
         };
         FILES.iter().enumerate().filter_map(of).collect()

@@ -2,7 +2,7 @@
 
 macro_rules! files {
     ($($f:literal),* $(,)?) => {
-        &[$(($f, include_str!(concat!("../../../../machines/", $f)))),*]
+        &[$(($f, include_str!(concat!("../machines/", $f)))),*]
     };
 }
 

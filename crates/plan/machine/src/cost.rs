@@ -23,7 +23,6 @@
 
 use crate::{Machine, MachineKind, NumType, Source, Traffic, UnitClass, Work};
 use serde::{Deserialize, Serialize};
-use smol_str::SmolStr;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -111,9 +110,9 @@ impl EfficiencyTable {
 #[serde(rename_all = "lowercase")]
 pub enum Bound {
     /// The bandwidth of a level, by name.
-    Memory(SmolStr),
+    Memory(String),
     /// The rate of a unit, by name.
-    Compute(SmolStr),
+    Compute(String),
     /// First access, hand-offs and barriers.
     Latency,
     /// Launches and the fixed costs of steps and tasks.
@@ -150,7 +149,7 @@ impl std::str::FromStr for Bound {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Share {
     /// Level or unit name.
-    pub name: SmolStr,
+    pub name: String,
     /// Seconds.
     pub seconds: f64,
 }
@@ -539,7 +538,7 @@ pub fn predict_phases(m: &Machine, phases: &[Phase], work: &Work, workers: usize
         match busiest(&levels) {
             Some((i, _)) => {
                 assumed = m.levels[i].read.per_worker.source == Source::Assumed;
-                Bound::Memory(SmolStr::new(&m.levels[i].name))
+                Bound::Memory(m.levels[i].name.clone())
             }
             None => Bound::Launch,
         }
@@ -555,7 +554,7 @@ pub fn predict_phases(m: &Machine, phases: &[Phase], work: &Work, workers: usize
             _ if !tensor && p.issue_s > counted => Bound::Compute(ISSUE.into()),
             Some((i, _)) => {
                 assumed = m.units[i].per_worker.source == Source::Assumed;
-                Bound::Compute(SmolStr::new(&m.units[i].name))
+                Bound::Compute(m.units[i].name.clone())
             }
             None => Bound::Launch,
         }
@@ -568,14 +567,14 @@ pub fn predict_phases(m: &Machine, phases: &[Phase], work: &Work, workers: usize
         levels: levels
             .iter()
             .map(|&(i, s)| Share {
-                name: SmolStr::new(&m.levels[i].name),
+                name: m.levels[i].name.clone(),
                 seconds: s,
             })
             .collect(),
         units: units
             .iter()
             .map(|&(i, s)| Share {
-                name: SmolStr::new(&m.units[i].name),
+                name: m.units[i].name.clone(),
                 seconds: s,
             })
             .chain((p.issue_s > 0.0).then(|| Share {

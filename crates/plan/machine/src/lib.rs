@@ -21,6 +21,7 @@ mod plausible;
 mod slice;
 mod sourced;
 mod text;
+pub mod toml;
 mod warps;
 mod work;
 

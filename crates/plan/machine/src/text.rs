@@ -1,12 +1,14 @@
-//! Text forms: a compact TOML writer, a reader whose errors name line and field, and the checks
+//! Text forms: a compact TOML writer, a reader whose errors name file, line and field, and the checks
 //! that types cannot make.
 
 use crate::{Bandwidth, Level, Limits, Machine, MachineError, Sourced};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use std::path::Path;
-use toml::Value;
+
+type Table = Map<String, Value>;
 
 /// Keys in the order in which a reader looks for them; others follow in alphabetical order.
 const ORDER: &[&str] = &[
@@ -59,7 +61,7 @@ fn rank(k: &str) -> (usize, &str) {
     (ORDER.iter().position(|o| *o == k).unwrap_or(ORDER.len()), k)
 }
 
-fn sorted(t: &toml::Table) -> Vec<(&String, &Value)> {
+fn sorted(t: &Table) -> Vec<(&String, &Value)> {
     let mut v: Vec<_> = t.iter().collect();
     v.sort_by(|a, b| rank(a.0).cmp(&rank(b.0)));
     v
@@ -72,13 +74,37 @@ fn key(k: &str) -> String {
     {
         k.to_string()
     } else {
-        Value::String(k.to_string()).to_string()
+        quoted(k)
+    }
+}
+
+/// A string between those quotes that need no escapes, where there are any.
+fn quoted(s: &str) -> String {
+    let plain = |c: char| c == '\t' || !c.is_control();
+    if s.chars().all(|c| plain(c) && c != '"' && c != '\\') {
+        format!("\"{}\"", s.replace('\t', "\\t"))
+    } else if s.chars().all(|c| plain(c) && c != '\'') {
+        format!("'{s}'")
+    } else {
+        // JSON's escapes are escapes of TOML, which has one more.
+        Value::from(s).to_string().replace('\u{7f}', "\\u007F")
+    }
+}
+
+/// Whether TOML has a form for every number: JSON's values have none for those that are not finite.
+fn has_text(v: &Value) -> bool {
+    match v {
+        Value::Null => false,
+        Value::Number(n) => n.is_f64() || n.is_i64(),
+        Value::Array(a) => a.iter().all(has_text),
+        Value::Object(t) => t.values().all(has_text),
+        Value::Bool(_) | Value::String(_) => true,
     }
 }
 
 fn inline(v: &Value, out: &mut String) {
     match v {
-        Value::Table(t) => {
+        Value::Object(t) => {
             out.push_str("{ ");
             for (i, (k, v)) in sorted(t).into_iter().enumerate() {
                 if i > 0 {
@@ -99,12 +125,17 @@ fn inline(v: &Value, out: &mut String) {
             }
             out.push(']');
         }
-        // Scientific form where it is the shorter one; both read back to the same bits.
-        Value::Float(f) if f.is_finite() && *f != 0.0 && !(1e-3..1e6).contains(&f.abs()) => {
-            let _ = write!(out, "{f:e}");
+        Value::Number(n) => {
+            let _ = match n.as_f64().filter(|_| n.is_f64()) {
+                // Scientific form where it is the shorter one; both read back to the same bits.
+                Some(f) if f != 0.0 && !(1e-3..1e6).contains(&f.abs()) => write!(out, "{f:e}"),
+                Some(f) => write!(out, "{f:?}"),
+                None => write!(out, "{n}"),
+            };
         }
-        other => {
-            let _ = write!(out, "{other}");
+        Value::String(s) => out.push_str(&quoted(s)),
+        Value::Bool(_) | Value::Null => {
+            let _ = write!(out, "{v}");
         }
     }
 }
@@ -115,15 +146,18 @@ pub(crate) fn to_toml_text<T: Serialize>(value: &T, name: &str) -> Result<String
         name: name.to_string(),
         message,
     };
-    let v = Value::try_from(value).map_err(|e| fail(e.to_string()))?;
-    let Value::Table(top) = v else {
+    let v = serde_json::to_value(value).map_err(|e| fail(e.to_string()))?;
+    if !has_text(&v) {
+        return Err(fail("a number in it is not finite or too large".into()));
+    }
+    let Value::Object(top) = v else {
         return Err(fail("it is not a table".into()));
     };
-    let is_sourced = |t: &toml::Table| t.len() == 2 && t.contains_key("v") && t.contains_key("src");
-    let is_tables = |a: &[Value]| !a.is_empty() && a.iter().all(Value::is_table);
+    let is_sourced = |t: &Table| t.len() == 2 && t.contains_key("v") && t.contains_key("src");
+    let is_tables = |a: &[Value]| !a.is_empty() && a.iter().all(Value::is_object);
     let mut out = String::new();
     let mut sections = String::new();
-    let lines = |t: &toml::Table, out: &mut String| {
+    let lines = |t: &Table, out: &mut String| {
         for (k, v) in sorted(t) {
             let _ = write!(out, "{} = ", key(k));
             inline(v, out);
@@ -132,14 +166,14 @@ pub(crate) fn to_toml_text<T: Serialize>(value: &T, name: &str) -> Result<String
     };
     for (k, v) in sorted(&top) {
         match v {
-            Value::Table(t) if !is_sourced(t) => {
+            Value::Object(t) if !is_sourced(t) => {
                 let _ = write!(sections, "\n[{}]\n", key(k));
                 lines(t, &mut sections);
             }
             Value::Array(a) if is_tables(a) => {
                 for e in a {
                     let _ = write!(sections, "\n[[{}]]\n", key(k));
-                    if let Value::Table(t) = e {
+                    if let Value::Object(t) = e {
                         lines(t, &mut sections);
                     }
                 }
@@ -154,39 +188,13 @@ pub(crate) fn to_toml_text<T: Serialize>(value: &T, name: &str) -> Result<String
     Ok(out + &sections)
 }
 
-fn line_at(text: &str, offset: usize) -> usize {
-    text.as_bytes()[..offset.min(text.len())]
-        .iter()
-        .filter(|b| **b == b'\n')
-        .count()
-        + 1
-}
-
 /// Parses TOML into a type; errors name the line and what was expected there.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, MachineError> {
-    toml::from_str(text).map_err(|e| {
-        let line = e.span().map_or(1, |s| line_at(text, s.start));
-        let section = section_of(text, line);
-        let mut message = e.message().trim().replace('\n', "; ");
-        if !section.is_empty() {
-            message = format!("{message} (in {section})");
-        }
-        MachineError::Parse {
-            file: file.to_string(),
-            line,
-            message,
-        }
+    crate::toml::read(text).map_err(|e| MachineError::Parse {
+        file: file.to_string(),
+        line: e.line,
+        message: e.message,
     })
-}
-
-/// The section header a line stands in or is, for messages.
-fn section_of(text: &str, line: usize) -> String {
-    text.lines()
-        .take(line)
-        .filter(|l| l.trim_start().starts_with('['))
-        .last()
-        .map(|l| l.trim().to_string())
-        .unwrap_or_default()
 }
 
 /// The line a field such as `levels[2].read.all` is written in; 0 when it is not.

@@ -145,7 +145,13 @@ const CASES: &[(&str, usize, &str, &str, &str)] = &[
         "launch_s",
         "0 or more",
     ),
-    ("[costs]\n", 0, "[costs\n", "[costs", "expected `]`"),
+    (
+        "[costs]\n",
+        0,
+        "[costs\n",
+        "[costs",
+        "expected a right bracket",
+    ),
     (
         "cc = 89\n",
         0,
@@ -158,7 +164,7 @@ const CASES: &[(&str, usize, &str, &str, &str)] = &[
 #[test]
 fn the_line_and_the_mistake_are_named() {
     let good = std::fs::read_to_string(
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../machines/rtx-4090.toml"),
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/rtx-4090.toml"),
     )
     .unwrap();
     assert_eq!(

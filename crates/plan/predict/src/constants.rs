@@ -195,7 +195,7 @@ impl Constants {
             all: BTreeMap<String, Constant>,
         }
         let file: File =
-            toml::from_str(text).map_err(|e| PredictError::Constants(e.to_string()))?;
+            machine::toml::read(text).map_err(|e| PredictError::Constants(e.to_string()))?;
         let written = text.find(TABLES).map_or("", |at| &text[at..]);
         let all = Constants {
             all: file.all,

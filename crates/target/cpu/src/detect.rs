@@ -5,6 +5,8 @@
 //! published widths and a nominal frequency and are marked `assumed`. [`crate::calibrate`] measures
 //! them; [`present`] is the detected machine with a stored calibration put in.
 
+#[cfg(target_arch = "x86_64")]
+mod cpuid;
 mod probe;
 mod uarch;
 

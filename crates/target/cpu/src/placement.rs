@@ -136,16 +136,13 @@ impl Drop for CorePlacement<'_> {
 #[cfg(all(test, target_os = "linux", not(loom)))]
 mod tests {
     use super::CoreOccupancy;
-    use device::place::{pin, this_thread};
+    use device::place::{CpuSet, pin, this_thread};
     use std::sync::Barrier;
 
     #[test]
     fn two_on_one_processor_part_where_another_is_free() {
-        let set = rustix::thread::sched_getaffinity(None).expect("its own processors");
-        let cpus: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU)
-            .filter(|&c| set.is_set(c))
-            .take(2)
-            .collect();
+        let set = CpuSet::allowed().expect("its own processors");
+        let cpus: Vec<usize> = set.numbers().take(2).collect();
         let occupancy = CoreOccupancy::new(&cpus);
         let meet = Barrier::new(2);
         std::thread::scope(|s| {
@@ -160,13 +157,12 @@ mod tests {
             let two = s.spawn(|| {
                 let pinned = pin(this_thread(), cpus[0]);
                 let place = occupancy.place();
-                rustix::thread::sched_setaffinity(None, &set).expect("its own processors");
+                assert!(set.allow(this_thread()));
                 meet.wait();
                 place.leave_shared_core();
                 let at = place.at.get();
                 meet.wait();
-                let after = rustix::thread::sched_getaffinity(None).expect("its own processors");
-                (pinned, at, after == set)
+                (pinned, at, CpuSet::allowed() == Some(set))
             });
             let (pinned, at, free) = two.join().expect("it ends");
             assert!(pinned && free);
@@ -180,9 +176,8 @@ mod tests {
 
     #[test]
     fn who_moves_is_on_neither_processor_for_others_until_it_is_there() {
-        let set = rustix::thread::sched_getaffinity(None).expect("its own processors");
-        let each = 0..rustix::thread::CpuSet::MAX_CPU;
-        let cpus: Vec<usize> = each.filter(|&c| set.is_set(c)).take(2).collect();
+        let set = CpuSet::allowed().expect("its own processors");
+        let cpus: Vec<usize> = set.numbers().take(2).collect();
         let occupancy = CoreOccupancy::new(&cpus);
         let on = |c: usize| occupancy.on[c].load(std::sync::atomic::Ordering::Relaxed);
         std::thread::scope(|s| {

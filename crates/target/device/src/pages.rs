@@ -1,6 +1,22 @@
 //! Memory as pages of its own, and files seen as memory.
 use std::ptr::NonNull;
 
+/// A new private mapping of `len` bytes, zeroed or of a file, at an address of the system's choice.
+#[cfg(unix)]
+fn map(len: usize, may: libc::c_int, file: Option<&std::fs::File>) -> std::io::Result<NonNull<u8>> {
+    use std::os::fd::AsRawFd;
+    let (flags, from) = match file {
+        Some(file) => (libc::MAP_PRIVATE, file.as_raw_fd()),
+        None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
+    };
+    // SAFETY: it touches no memory that is in use.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), len, may, flags, from, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(std::io::Error::last_os_error());
+    }
+    NonNull::new(start.cast()).ok_or_else(|| std::io::ErrorKind::OutOfMemory.into())
+}
+
 /// Pages that nobody else has, zeroed, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Pages {
@@ -47,21 +63,11 @@ impl GuardedBytes {
     /// # Errors
     /// What the system says.
     pub fn new(len: usize, guard: Guard) -> std::io::Result<GuardedBytes> {
-        use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
         let none = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
         let inner = len.checked_next_multiple_of(GUARD).ok_or_else(none)?;
         let all = inner.checked_add(2 * GUARD).ok_or_else(none)?;
-        // SAFETY: a new private mapping at an address of the system's choice touches no memory that is in use.
-        let base = unsafe {
-            mmap_anonymous(
-                std::ptr::null_mut(),
-                all,
-                ProtFlags::empty(),
-                MapFlags::PRIVATE,
-            )
-        }?;
         let whole = Pages {
-            start: NonNull::new(base.cast()).ok_or_else(none)?,
+            start: map(all, libc::PROT_NONE, None)?,
             len: all,
         };
         // SAFETY: both lie in the mapping, which is longer by two guards.
@@ -74,9 +80,11 @@ impl GuardedBytes {
             (first, first.add(ahead))
         };
         if inner > 0 {
-            let open = MprotectFlags::READ | MprotectFlags::WRITE;
+            let open = libc::PROT_READ | libc::PROT_WRITE;
             // SAFETY: whole pages of the mapping made above, which nothing refers to yet.
-            unsafe { mprotect(first.as_ptr().cast(), inner, open) }?;
+            if unsafe { libc::mprotect(first.as_ptr().cast(), inner, open) } != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
         }
         Ok(GuardedBytes { start, len, whole })
     }
@@ -108,7 +116,6 @@ impl Pages {
     /// At least `len` bytes; `None` where this system is not asked for pages.
     #[cfg(target_os = "linux")]
     pub fn new(len: usize) -> Option<Result<Pages, ()>> {
-        use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
         // Aligned to huge pages by asking for one more and giving the rims back.
         let Some(len) = len.checked_next_multiple_of(4096) else {
             return Some(Err(()));
@@ -117,14 +124,10 @@ impl Pages {
         let Some(all) = len.checked_add(extra) else {
             return Some(Err(()));
         };
-        let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new private mapping at an address of the system's choice touches no memory
-        // that is in use.
-        let got = unsafe { mmap_anonymous(std::ptr::null_mut(), all, prot, MapFlags::PRIVATE) };
-        let Ok(base) = got else {
+        let Ok(base) = map(all, libc::PROT_READ | libc::PROT_WRITE, None) else {
             return Some(Err(()));
         };
-        let base = base.cast::<u8>();
+        let base = base.as_ptr();
         let skip = if extra > 0 {
             base.align_offset(HUGE).min(extra)
         } else {
@@ -135,13 +138,13 @@ impl Pages {
         // them; the advice concerns the same fresh mapping and changes no contents.
         unsafe {
             if skip > 0 {
-                let _ = munmap(base.cast(), skip);
+                libc::munmap(base.cast(), skip);
             }
             if extra > skip {
-                let _ = munmap(start.wrapping_add(len).cast(), extra - skip);
+                libc::munmap(start.wrapping_add(len).cast(), extra - skip);
             }
             if len >= HUGE {
-                let _ = madvise(start.cast(), len, Advice::LinuxHugepage);
+                libc::madvise(start.cast(), len, libc::MADV_HUGEPAGE);
             }
         }
         Some(
@@ -155,7 +158,6 @@ impl Pages {
     /// behind them. Pages that are there already need not be found and cleared again.
     #[cfg(target_os = "linux")]
     pub fn grown(self, len: usize) -> Result<Pages, ()> {
-        use rustix::mm::{MremapFlags, mremap_fixed};
         let new = Pages::new(len).unwrap_or(Err(()))?;
         let size = self.len;
         if size > new.len {
@@ -164,15 +166,15 @@ impl Pages {
         // SAFETY: the old pages are whole, this function's own, and take the place of as many at the
         // start of the fresh mapping, which nothing refers to yet.
         let moved = unsafe {
-            mremap_fixed(
+            libc::mremap(
                 self.start.as_ptr().cast(),
                 size,
                 size,
-                MremapFlags::MAYMOVE,
-                new.start.as_ptr().cast(),
+                libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED,
+                new.start.as_ptr().cast::<libc::c_void>(),
             )
         };
-        if moved.is_ok() {
+        if moved != libc::MAP_FAILED {
             // Nothing is mapped at the old address any more.
             std::mem::forget(self);
         }
@@ -201,7 +203,7 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         // SAFETY: the mapping of `new`, which only the owner refers to.
-        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 
@@ -227,7 +229,6 @@ impl MappedFile {
     /// # Errors
     /// What the system says.
     pub fn new(file: &std::fs::File) -> std::io::Result<MappedFile> {
-        use rustix::mm::{MapFlags, ProtFlags, mmap};
         let len = usize::try_from(file.metadata()?.len())
             .map_err(|_| std::io::Error::from(std::io::ErrorKind::FileTooLarge))?;
         if len == 0 {
@@ -236,20 +237,8 @@ impl MappedFile {
                 len,
             });
         }
-        // SAFETY: a new private read-only mapping at an address of the system's choice.
-        let start = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ,
-                MapFlags::PRIVATE,
-                file,
-                0,
-            )
-        }?;
-        NonNull::new(start.cast())
-            .map(|start| MappedFile { start, len })
-            .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::OutOfMemory))
+        let start = map(len, libc::PROT_READ, Some(file))?;
+        Ok(MappedFile { start, len })
     }
 }
 
@@ -266,7 +255,7 @@ impl Drop for MappedFile {
     fn drop(&mut self) {
         if self.len > 0 {
             // SAFETY: the mapping of `new`, which only the owner refers to.
-            let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
+            unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
         }
     }
 }

@@ -7,31 +7,72 @@ use std::time::Duration;
 
 /// A thread as the system names it.
 #[derive(Clone, Copy, Debug)]
-pub struct ThreadId(#[cfg(target_os = "linux")] rustix::thread::Pid);
+pub struct ThreadId(#[cfg(target_os = "linux")] libc::pid_t);
 
 /// The calling thread.
 #[cfg(target_os = "linux")]
 pub fn this_thread() -> ThreadId {
-    ThreadId(rustix::thread::gettid())
+    // SAFETY: it takes nothing, touches nothing of ours and does not fail.
+    ThreadId(unsafe { libc::gettid() })
 }
 
 /// The processor that the calling thread is on. Asked between tasks: the C library reads it off what the kernel
-/// keeps for every thread, where rustix makes a call.
+/// keeps for every thread, without a call.
 #[cfg(target_os = "linux")]
 pub fn this_cpu() -> Option<usize> {
     // SAFETY: it takes nothing and touches nothing of ours; a system that does not know gives a negative number.
     usize::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
+/// Processors of this machine.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuSet([libc::c_ulong; CpuSet::WORDS]);
+
+#[cfg(target_os = "linux")]
+impl CpuSet {
+    const BITS: usize = libc::c_ulong::BITS as usize;
+    const WORDS: usize = libc::CPU_SETSIZE as usize / CpuSet::BITS;
+
+    /// One processor; `None`: no set holds one with this number.
+    pub fn one(cpu: usize) -> Option<CpuSet> {
+        let mut words = [0; CpuSet::WORDS];
+        *words.get_mut(cpu / CpuSet::BITS)? = 1 << (cpu % CpuSet::BITS);
+        Some(CpuSet(words))
+    }
+
+    /// Those that the calling thread may use; `None` where the system does not say.
+    pub fn allowed() -> Option<CpuSet> {
+        let mut set = CpuSet([0; CpuSet::WORDS]);
+        let at = (&raw mut set.0).cast::<libc::cpu_set_t>();
+        // SAFETY: the system writes at most as many bytes as the set has, all of them integers; 0 is the calling thread.
+        let said = unsafe { libc::sched_getaffinity(0, size_of_val(&set.0), at) };
+        (said == 0).then_some(set)
+    }
+
+    /// Lets a thread use these and no others; false where the system does not let it.
+    pub fn allow(&self, t: ThreadId) -> bool {
+        let at = (&raw const self.0).cast::<libc::cpu_set_t>();
+        // SAFETY: the system reads as many bytes as the set has.
+        unsafe { libc::sched_setaffinity(t.0, size_of_val(&self.0), at) == 0 }
+    }
+
+    /// Whether a processor is in the set.
+    pub fn has(&self, cpu: usize) -> bool {
+        let word = self.0.get(cpu / CpuSet::BITS);
+        word.is_some_and(|w| w >> (cpu % CpuSet::BITS) & 1 == 1)
+    }
+
+    /// Their numbers, rising.
+    pub fn numbers(&self) -> impl Iterator<Item = usize> {
+        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| self.has(cpu))
+    }
+}
+
 /// Pins a thread to one processor; false where the system does not let it.
 #[cfg(target_os = "linux")]
 pub fn pin(t: ThreadId, cpu: usize) -> bool {
-    if cpu >= rustix::thread::CpuSet::MAX_CPU {
-        return false;
-    }
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(cpu);
-    rustix::thread::sched_setaffinity(Some(t.0), &set).is_ok()
+    CpuSet::one(cpu).is_some_and(|only| only.allow(t))
 }
 
 /// The calling thread.
@@ -63,7 +104,7 @@ pub struct Sleeper {
     thread: ThreadId,
     /// The processors that it may use, but for the moment of its waking.
     #[cfg(target_os = "linux")]
-    own: rustix::thread::CpuSet,
+    own: CpuSet,
     /// Microseconds that it leaves the processor to whoever wakes it.
     #[cfg(target_os = "linux")]
     after: AtomicU32,
@@ -90,7 +131,7 @@ impl Sleeper {
     pub fn here() -> Option<Sleeper> {
         Some(Sleeper {
             thread: this_thread(),
-            own: rustix::thread::sched_getaffinity(None).ok()?,
+            own: CpuSet::allowed()?,
             after: AtomicU32::new(0),
         })
     }
@@ -108,7 +149,7 @@ impl Sleeper {
     /// Whether it may run on this processor.
     #[cfg(target_os = "linux")]
     pub fn may(&self, cpu: usize) -> bool {
-        cpu < rustix::thread::CpuSet::MAX_CPU && self.own.is_set(cpu)
+        self.own.has(cpu)
     }
 
     /// Takes it to a processor, from which the system may move it as before; called by itself. False where
@@ -124,7 +165,7 @@ impl Sleeper {
     #[cfg(target_os = "linux")]
     pub fn awake(&self) {
         // Nothing to be done where the system refuses: it may take processors away at any time.
-        let _ = rustix::thread::sched_setaffinity(None, &self.own);
+        let _ = self.own.allow(self.thread);
         let after = self.after.swap(0, Ordering::Relaxed);
         if after > 0 {
             std::thread::sleep(Duration::from_micros(after.into()));
@@ -160,7 +201,7 @@ impl Sleeper {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::{Sleeper, wait_after};
+    use super::{CpuSet, Sleeper, wait_after};
     use std::sync::{Condvar, Mutex};
     use std::time::{Duration, Instant};
 
@@ -179,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_sleeper_goes_on_where_it_was_called_and_is_free_afterwards() {
-        let allowed = || rustix::thread::sched_getaffinity(None).expect("its own processors");
+        let allowed = || CpuSet::allowed().expect("its own processors");
         const AWAY: Duration = Duration::from_millis(1);
         let place = Mutex::new((None, false));
         let called = Condvar::new();
@@ -206,7 +247,7 @@ mod tests {
             drop(p);
             called.notify_all();
             let (before, during, after, on) = t.join().expect("nobody panics");
-            assert_eq!(during.count(), 1);
+            assert_eq!(during.numbers().count(), 1);
             assert!(before == after);
             assert!(on.duration_since(told) >= AWAY);
         });

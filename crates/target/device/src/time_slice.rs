@@ -159,9 +159,9 @@ fn since_start() -> u64 {
 /// Has the calling thread stand back for others that want its processor: for work beside the requests.
 #[cfg(target_os = "linux")]
 pub fn stand_back() {
-    // Where the system does not let it, it competes like others.
-    let _ =
-        rustix::process::setpriority_process(Some(rustix::thread::gettid()), BACKGROUND_NICENESS);
+    let me: libc::id_t = 0;
+    // SAFETY: it takes and gives numbers. Where the system does not let it, the thread competes like others.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, me, BACKGROUND_NICENESS) };
     // Who steps aside gives up its time slice: a long one would have it wait for as long.
     set_slice_ns(BACKGROUND_NS);
 }
@@ -234,6 +234,18 @@ pub fn thread_time_ns() -> u64 {
     first.and_then(|w| w.parse().ok()).unwrap_or(0)
 }
 
+/// Seconds that all threads of this process have run so far; `None` where the system does not say.
+#[cfg(target_os = "linux")]
+pub fn process_time_s() -> Option<f64> {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the system writes two numbers to `t`.
+    let said = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut t) };
+    (said == 0).then_some(t.tv_sec as f64 + t.tv_nsec as f64 * 1e-9)
+}
+
 /// Not available on this system.
 #[cfg(not(target_os = "linux"))]
 pub fn set_time_slice(_: TimeSlice) {}
@@ -260,7 +272,8 @@ mod tests {
     #[test]
     fn turns_are_taken_where_the_system_has_them_and_not_handed_down() {
         let turn = || {
-            let id = rustix::thread::gettid().as_raw_nonzero();
+            // SAFETY: it takes nothing and does not fail.
+            let id = unsafe { libc::gettid() };
             let text = std::fs::read_to_string(format!("/proc/self/task/{id}/sched")).ok()?;
             let line = text.lines().find(|l| l.starts_with("se.slice"))?;
             line.split_whitespace().last()?.parse::<u64>().ok()

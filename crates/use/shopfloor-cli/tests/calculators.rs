@@ -188,7 +188,7 @@ fn machines_are_drawn_compared_and_checked() {
     let path = file.to_str().unwrap();
     let v = json(&["machines", "show", "l40"]);
     assert_eq!(v["name"], "L40");
-    let toml = include_str!("../../../../machines/l40.toml");
+    let toml = include_str!("../../../plan/machine/machines/l40.toml");
     std::fs::write(&file, toml).unwrap();
     assert!(text(&["machines", "check", path]).contains("reads well"));
     assert_eq!(

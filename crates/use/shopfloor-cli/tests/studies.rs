@@ -343,7 +343,7 @@ fn branches_count() {
 fn a_long_name_of_a_machine_is_broken() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mine.toml");
-    let toml = include_str!("../../../../machines/zen5-2core.toml");
+    let toml = include_str!("../../../plan/machine/machines/zen5-2core.toml");
     let long =
         "Some(R) Processor of a Maker(TM) With a Long Name (generic), 2 cores of a virtual machine";
     let own = toml.replacen("zen5-2core", long, 1);

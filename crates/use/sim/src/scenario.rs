@@ -263,7 +263,7 @@ pub struct SessionSpec {
     #[serde(default = "queue")]
     pub max_queued: usize,
     /// Goal.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "machine::toml::variant")]
     pub goal: Goal,
     /// Items of a run at most, whatever is chosen.
     #[serde(default = "first")]
@@ -422,7 +422,7 @@ impl Scenario {
     /// # Errors
     /// Not a scenario, or one with figures that make no sense.
     pub fn from_toml(text: &str) -> Result<Scenario, SimError> {
-        let s: Scenario = toml::from_str(text).map_err(|e| SimError::Text(e.to_string()))?;
+        let s: Scenario = machine::toml::read(text).map_err(|e| SimError::Text(e.to_string()))?;
         s.names(text)?;
         s.check()?;
         Ok(s)
@@ -443,9 +443,8 @@ impl Scenario {
                 "from until size items kind rate on off swing period alpha times callers think",
             ),
         ];
-        let table: toml::Table = text
-            .parse()
-            .map_err(|e: toml::de::Error| SimError::Text(e.to_string()))?;
+        let table: serde_json::Value =
+            machine::toml::read(text).map_err(|e| SimError::Text(e.to_string()))?;
         for (outer, inner, known) in LISTS {
             let outers = table
                 .get(outer)
@@ -453,7 +452,7 @@ impl Scenario {
                 .into_iter()
                 .flatten();
             let inners = outers.filter_map(|o| o.get(inner)?.as_array()).flatten();
-            for key in inners.filter_map(|t| t.as_table()).flat_map(|t| t.keys()) {
+            for key in inners.filter_map(|t| t.as_object()).flat_map(|t| t.keys()) {
                 if !known.split(' ').any(|k| k == key) {
                     return Err(self.wrong(
                         format!("{outer}.{inner}.{key}"),

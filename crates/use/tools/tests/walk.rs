@@ -12,6 +12,12 @@ fn model(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../../models/{name}/model.onnx"))
 }
 
+#[test]
+fn the_bundled_model_is_the_one_among_the_models() {
+    let bundled = include_bytes!("../src/walk/two_layers.onnx");
+    assert!(bundled[..] == std::fs::read(model("two_layers")).unwrap());
+}
+
 fn on(name: &str) -> WalkOptions {
     WalkOptions {
         on: name.into(),

@@ -37,13 +37,11 @@ impl Others {
 
 #[cfg(target_os = "linux")]
 fn account(cpus: &[usize]) -> Option<(u64, u64, f64)> {
-    use rustix::time::{ClockId, clock_gettime};
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     let (busy, all) = processors(&stat, cpus)
         .into_values()
         .fold((0, 0), |a, c| (a.0 + c.0, a.1 + c.1));
-    let own = clock_gettime(ClockId::ProcessCPUTime);
-    let own = own.tv_sec as f64 + own.tv_nsec as f64 * 1e-9;
+    let own = device::time_slice::process_time_s()?;
     (all > 0).then_some((busy, all, own))
 }
 

@@ -12,20 +12,8 @@ const ROUND: Duration = Duration::from_micros(400);
 
 /// Pins the calling thread to one CPU; false where the system does not let it (the thread then runs
 /// wherever the system puts it).
-#[cfg(target_os = "linux")]
 pub fn pin_current_thread(cpu: usize) -> bool {
-    if cpu >= rustix::thread::CpuSet::MAX_CPU {
-        return false;
-    }
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(cpu);
-    rustix::thread::sched_setaffinity(None, &set).is_ok()
-}
-
-/// Pins the calling thread to one CPU; not available on this system.
-#[cfg(not(target_os = "linux"))]
-pub fn pin_current_thread(_cpu: usize) -> bool {
-    false
+    device::place::pin(device::place::this_thread(), cpu)
 }
 
 /// A barrier that spins, then yields so that it also ends where threads outnumber CPUs.

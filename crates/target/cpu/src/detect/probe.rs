@@ -166,13 +166,8 @@ pub fn probe_at(root: &Path, affinity: Vec<usize>) -> Facts {
 
 #[cfg(target_os = "linux")]
 fn affinity() -> Vec<usize> {
-    let ids: Vec<usize> = rustix::thread::sched_getaffinity(None)
-        .map(|set| {
-            (0..rustix::thread::CpuSet::MAX_CPU)
-                .filter(|&c| set.is_set(c))
-                .collect()
-        })
-        .unwrap_or_default();
+    let set = device::place::CpuSet::allowed();
+    let ids: Vec<usize> = set.iter().flat_map(|set| set.numbers()).collect();
     if ids.is_empty() {
         fallback_affinity()
     } else {
@@ -253,42 +248,11 @@ fn sysfs_caches(root: &Path, cpu: usize) -> Vec<Cache> {
     out
 }
 
-/// Who made this CPU, where it says so: `AMD`, `Intel`, or another's own words.
-#[cfg(target_arch = "x86_64")]
-fn vendor() -> String {
-    let said = raw_cpuid::CpuId::new().get_vendor_info();
-    match said.as_ref().map(|v| v.as_str()) {
-        Some("AuthenticAMD") => "AMD".to_string(),
-        Some("GenuineIntel") => "Intel".to_string(),
-        Some(v) => v.trim().to_string(),
-        None => String::new(),
-    }
-}
-
-/// Nobody is asked on this architecture.
-#[cfg(not(target_arch = "x86_64"))]
-fn vendor() -> String {
-    String::new()
-}
-
 #[cfg(target_arch = "x86_64")]
 fn cpuid(f: &mut Facts) {
-    let id = raw_cpuid::CpuId::new();
-    f.vendor = vendor();
-    if let Some(b) = id.get_processor_brand_string() {
-        f.brand = b.as_str().trim().to_string();
-    }
-    if let Some(v) = id.get_feature_info() {
-        f.family = u32::from(v.family_id());
-        f.model = u32::from(v.model_id());
-        f.hypervisor = v.has_hypervisor();
-    }
-    f.nominal_hz = id
-        .get_processor_frequency_info()
-        .map(|i| f64::from(i.processor_max_frequency()) * 1e6)
-        .filter(|hz| *hz > 1e8);
+    super::cpuid::identity(f);
     if f.caches.is_empty() {
-        caches_from_cpuid(&id, f);
+        f.caches = super::cpuid::caches(&f.affinity);
     }
     macro_rules! features {
         ($($name:tt => $label:literal),* $(,)?) => {
@@ -301,41 +265,6 @@ fn cpuid(f: &mut Facts) {
         "avx512vnni" => "avx512_vnni", "avx512bf16" => "avx512_bf16", "avx512vbmi" => "avx512_vbmi",
         "avxvnni" => "avx_vnni",
     );
-}
-
-#[cfg(target_arch = "x86_64")]
-fn caches_from_cpuid<R: raw_cpuid::CpuIdReader>(id: &raw_cpuid::CpuId<R>, f: &mut Facts) {
-    let Some(params) = id.get_cache_parameters() else {
-        return;
-    };
-    for c in params.take(16) {
-        if !matches!(
-            c.cache_type(),
-            raw_cpuid::CacheType::Data | raw_cpuid::CacheType::Unified
-        ) {
-            continue;
-        }
-        let bytes = c.associativity() as f64
-            * c.physical_line_partitions() as f64
-            * c.coherency_line_size() as f64
-            * c.sets() as f64;
-        // Ids are not told here; the nearest ones are taken, which is how threads are numbered.
-        let shared = f
-            .affinity
-            .iter()
-            .copied()
-            .take(c.max_cores_for_cache().max(1))
-            .collect();
-        f.caches.push(Cache {
-            level: u32::from(c.level()),
-            bytes,
-            line: c.coherency_line_size() as u64,
-            shared,
-        });
-    }
-    f.caches.retain(|c| c.bytes > 0.0);
-    f.caches.sort_by_key(|c| c.level);
-    f.caches.dedup_by_key(|c| c.level);
 }
 
 #[cfg(not(target_arch = "x86_64"))]

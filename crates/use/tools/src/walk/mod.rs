@@ -129,7 +129,7 @@ fn is_device(on: &str) -> bool {
 }
 
 /// The bundled two-layer model.
-const TOUR: &[u8] = include_bytes!("../../../../../models/two_layers/model.onnx");
+const TOUR: &[u8] = include_bytes!("two_layers.onnx");
 /// Rows that fill a GPU with more than one wave.
 const TOUR_ROWS: i64 = 8192;
 

@@ -229,12 +229,10 @@ impl Drop for Neighbour {
 /// This process as a neighbour: it never ends by itself, but not for ever either.
 pub fn spin(args: &[String]) -> ExitCode {
     let cpu = args.first().and_then(|a| a.parse::<usize>().ok());
-    let Some(cpu) = cpu.filter(|c| *c < rustix::thread::CpuSet::MAX_CPU) else {
+    let Some(cpu) = cpu else {
         return ExitCode::from(2);
     };
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(cpu);
-    if rustix::thread::sched_setaffinity(None, &set).is_err() {
+    if !device::place::pin(device::place::this_thread(), cpu) {
         return ExitCode::FAILURE;
     }
     let began = Instant::now();
