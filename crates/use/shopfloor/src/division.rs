@@ -1,7 +1,8 @@
 //! Batch, runs at once and workers of each, chosen from predictions.
 use crate::{Error, Model, inputs};
 use layout::DimBox;
-use plan::division::{Division, Prediction, choose};
+pub use plan::division::Prediction;
+use plan::division::{Division, choose};
 use plan::{Allotment, Goal};
 use runtime::{Engine, batch_symbol, why_not_batched};
 

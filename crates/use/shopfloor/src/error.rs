@@ -1,52 +1,45 @@
 //! The facade's error: what failed, in one sentence with the remedy.
+use crate::RunError;
+
+/// What a part of this library says, of a type that may change.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why something could not be done: one sentence that names the file, node or tensor and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The model cannot be imported.
+    /// The model cannot be read, or has what is not covered ([`Error::is_unsupported`]).
     #[error(transparent)]
-    Import(#[from] onnx::ImportError),
-    /// A rewrite broke the graph (a fault of ours).
-    #[error("{0}; this is a fault of shopfloor, please report it with the model")]
-    Rewrite(#[from] rewrite::Error),
-    /// The graph cannot be planned.
+    Model(Cause),
+    /// The model cannot be planned, or a plan is not valid.
     #[error(transparent)]
-    Planner(#[from] planner::PlannerError),
-    /// A plan cannot be made or is not valid.
-    #[error(transparent)]
-    Plan(#[from] plan::PlanError),
+    Plan(Cause),
     /// A saved plan cannot be read.
     #[error("{path}: {source}")]
     PlanFile {
         /// File.
         path: String,
         /// What is wrong.
-        source: plan::PlanError,
+        source: Cause,
     },
-    /// A request failed.
+    /// A request failed, was refused or was cancelled.
     #[error(transparent)]
-    Run(#[from] runtime::RunError),
+    Run(#[from] RunError),
     /// The device cannot be used.
     #[error(transparent)]
-    Device(#[from] device::DeviceError),
+    Device(Cause),
     /// A kernel written by hand cannot be read, or breaks a rule.
     #[error(transparent)]
-    Kernel(#[from] kernel::KernelError),
-    /// A machine description is wrong or unknown.
+    Kernel(Cause),
+    /// A machine's description is wrong or unknown, or this machine cannot be calibrated.
     #[error(transparent)]
-    Machine(#[from] machine::MachineError),
-    /// The machine cannot be calibrated.
-    #[error(transparent)]
-    Calibrate(#[from] cpu::calibrate::CalibrateError),
-    /// A graph cannot be put together.
-    #[error(transparent)]
-    Graph(#[from] graph::GraphError),
+    Machine(Cause),
     /// A tensor's bytes and shape disagree.
     #[error(transparent)]
-    Tensor(#[from] tensor::TensorError),
+    Tensor(Cause),
     /// A file that a tool reads or writes is wrong.
     #[error(transparent)]
-    Other(Box<dyn std::error::Error + Send + Sync>),
+    Other(Cause),
     /// A file cannot be read or written.
     #[error("{path}: {source}; check the path and its permissions")]
     Io {
@@ -58,6 +51,9 @@ pub enum Error {
     /// A value given by the caller is wrong.
     #[error("{0}")]
     Usage(String),
+    /// A fault of this library.
+    #[error("{0}; this is a fault of shopfloor, please report it with the model")]
+    Internal(Cause),
 }
 
 impl Error {
@@ -68,6 +64,52 @@ impl Error {
 
     /// True when the model has operators that are not covered.
     pub fn is_unsupported(&self) -> bool {
-        matches!(self, Error::Import(onnx::ImportError::Unsupported(_)))
+        let Error::Model(e) = self else {
+            return false;
+        };
+        let e = e.downcast_ref::<onnx::ImportError>();
+        matches!(e, Some(onnx::ImportError::Unsupported(_)))
+    }
+}
+
+/// Errors of the crates behind this one, by what they are about.
+macro_rules! from {
+    ($($kind:ident: $($error:ty),+;)+) => {
+        $($(
+            #[doc(hidden)]
+            impl From<$error> for Error {
+                fn from(e: $error) -> Error {
+                    Error::$kind(Box::new(e))
+                }
+            }
+        )+)+
+    };
+}
+
+from! {
+    Model: onnx::ImportError, graph::GraphError;
+    Plan: planner::PlannerError, plan::PlanError;
+    Device: device::DeviceError;
+    Kernel: kernel::KernelError;
+    Machine: machine::MachineError, cpu::calibrate::CalibrateError;
+    Tensor: tensor::TensorError;
+    Internal: rewrite::Error;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn messages_and_reasons_are_those_of_the_crate_that_failed() {
+        let file = "/no/such/machine.toml";
+        let made = || machine::Machine::from_file(file.as_ref()).unwrap_err();
+        let e = Error::from(made());
+        assert!(matches!(e, Error::Machine(_)));
+        assert_eq!(e.to_string(), made().to_string());
+        let reason = |e: &dyn std::error::Error| e.source().map(ToString::to_string);
+        assert_eq!(reason(&e), reason(&made()));
+        assert!(e.source().is_some());
     }
 }

@@ -39,7 +39,7 @@ mod texts;
 pub use cache::Cache;
 pub use compare::{Comparison, Element, OutputComparison, Tolerance, compare, thinned};
 pub use division::divide;
-pub use error::Error;
+pub use error::{Cause, Error};
 pub use launch::Launch;
 pub use model::{Model, ModelOptions, Precision};
 pub use outputs::Outputs;
@@ -49,16 +49,19 @@ pub use supervise::{DecisionListener, SuperviseOptions, Supervision, Supervision
 pub use texts::{read_text, write_file};
 
 pub use cpu::isa::Isa;
-pub use device::{Place, Transfers, UnifiedBuffer};
+pub use device::{DeviceError, Place, Transfers, UnifiedBuffer};
+pub use graph::Graph;
 pub use layout::{DType, Dim, DimBox};
-pub use machine::{Change, Machine};
+pub use machine::{Change, Machine, Work};
+pub use onnx::Report as ImportReport;
 pub use plan::division::Division;
-pub use plan::{Goal, Plan, Timeline, Why};
-pub use report::Profile;
+pub use plan::{Goal, Plan, Program, Timeline, VerifiedPlan, Why};
+pub use report::{Profile, StepView};
 pub use runtime::{
-    Answer, Batching, Binding, Call, Cancel, Engine, Memory, RunError, STREAM_CAPACITY, Stream,
+    Answer, Batching, Binding, Call, Cancel, Engine, Memory, RunError, STREAM_CAPACITY,
+    Session as RuntimeSession, Stream,
 };
-pub use supervisor::supervise::Mode;
+pub use supervisor::supervise::{Decision, Mode, Options as DecideOptions};
 pub use tensor::Tensor;
 
 /// Inputs by name: `inputs!["x" => &x, "mask" => &mask]`.

@@ -3,7 +3,7 @@ use crate::{Error, Machine};
 use cpu::calibrate;
 pub use machine::{Extent, Measurements};
 use machine::{MachineKind, Source};
-use report::MachineEntry;
+pub use report::MachineEntry;
 use std::path::{Path, PathBuf};
 
 /// Every machine that a name is known for: this CPU with its stored calibration (`cpu`), the same without

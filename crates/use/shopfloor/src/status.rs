@@ -1,7 +1,9 @@
 //! An engine looked at from outside: what its sessions are at, for `shopfloor top` and for Prometheus.
 use crate::{Engine, Memory};
-use report::{Align, Style, Table, units};
-use runtime::{SessionView, quantile_s};
+pub use report::Style;
+use report::{Align, Table, units};
+pub use runtime::SessionView;
+use runtime::quantile_s;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use supervisor::supervise::{Decision, Mode};

@@ -223,11 +223,11 @@ pub fn annotate(
             f.display()
         )));
     }
-    let file = onnx::ModelFile::open(path).map_err(|e| Error::Import(e.into()))?;
+    let file = onnx::ModelFile::open(path).map_err(onnx::ImportError::from)?;
     let facts = Facts::new(model, plan, view);
     let annotated = file
         .annotated(PREFIX, &|node| facts.of(node), &facts.whole())
-        .map_err(|e| Error::Import(e.into()))?;
+        .map_err(onnx::ImportError::from)?;
     let io = |source| Error::Io {
         path: out.display().to_string(),
         source,

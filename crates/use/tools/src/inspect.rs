@@ -225,14 +225,17 @@ pub fn inspect(path: impl AsRef<Path>, options: &ModelOptions) -> Result<Inspect
     drop(file);
     let model = match Model::open(path, options) {
         Ok(model) => model,
-        Err(Error::Import(ImportError::Unsupported(list))) => {
+        Err(Error::Model(e)) => {
+            let Some(ImportError::Unsupported(list)) = e.downcast_ref() else {
+                return Err(Error::Model(e));
+            };
             out.unsupported = list
-                .into_iter()
+                .iter()
                 .map(|u| Unsupported {
-                    node: u.node,
+                    node: u.node.clone(),
                     operator: format!("{}::{}", domain(&u.domain), u.operator),
                     opset: u.opset,
-                    remedy: u.remedy,
+                    remedy: u.remedy.clone(),
                 })
                 .collect();
             return Ok(out);

@@ -476,6 +476,6 @@ fn read(path: &Path, parse: fn(&str) -> Result<Plan, plan::PlanError>) -> Result
     let text = shopfloor::read_text(path, files::MADE)?;
     parse(&text).map_err(|e| Error::PlanFile {
         path: path.display().to_string(),
-        source: e,
+        source: e.into(),
     })
 }
