@@ -212,13 +212,8 @@ fn gemm_in_any_order() {
     }
 }
 
-/// Attention of q [s, d] over k, v [t, d] with a causal mask, online over t.
-fn attention() -> Kernel {
-    let (s, t, d) = (Dim::Known(9), Dim::Known(11), Dim::Known(4));
-    let rows = |a: AxisId, n: &Dim, b: AxisId| {
-        Access::strided(Dim::ZERO, vec![flat(a, n, d.clone()), flat(b, &d, 1i64)])
-    };
-    // State (m, l): maximum and sum of exponentials relative to it.
+/// State (m, l): maximum and sum of exponentials relative to it.
+fn online() -> Monoid {
     let mut b = ExprBuilder::new();
     let (lo, zero) = (b.constant(f64::NEG_INFINITY, F), b.constant(0.0, F));
     let identity = b.finish(&[lo, zero]);
@@ -242,12 +237,7 @@ fn attention() -> Kernel {
         sum = b.add(sum, p);
     }
     let combine = b.finish(&[m, sum]);
-    let mut b = ExprBuilder::new();
-    let v: Vec<u32> = (0..4).map(|i| b.input(i, F)).collect();
-    let diff = b.sub(v[0], v[2]);
-    let e = b.unary(Unary::Exp, diff);
-    let factor = b.finish(&[e]);
-    let monoid = Monoid {
+    Monoid {
         name: "online".into(),
         identity,
         lift,
@@ -259,7 +249,25 @@ fn attention() -> Kernel {
             ],
             outputs: vec![0, 1],
         },
+    }
+}
+
+/// What a sum is multiplied by when its maximum grows.
+fn rescaled() -> Expr {
+    let mut b = ExprBuilder::new();
+    let v: Vec<u32> = (0..4).map(|i| b.input(i, F)).collect();
+    let diff = b.sub(v[0], v[2]);
+    let e = b.unary(Unary::Exp, diff);
+    b.finish(&[e])
+}
+
+/// Attention of q [s, d] over k, v [t, d] with a causal mask, online over t.
+fn attention() -> Kernel {
+    let (s, t, d) = (Dim::Known(9), Dim::Known(11), Dim::Known(4));
+    let rows = |a: AxisId, n: &Dim, b: AxisId| {
+        Access::strided(Dim::ZERO, vec![flat(a, n, d.clone()), flat(b, &d, 1i64)])
     };
+    let (monoid, factor) = (online(), rescaled());
     Kernel {
         name: "attention".into(),
         family: Family::Attention,
@@ -395,9 +403,8 @@ fn online_softmax() {
     }
 }
 
-#[test]
-fn convolution_through_bounds_and_blocked_layouts() {
-    // y[o] = sum over (c, r) of x[c, 2*o + r - 1] * w[c, r]; 3 channels stored in blocks of 2.
+/// y[o] = sum over (c, r) of x[c, 2*o + r - 1] * w[c, r]; 3 channels stored in blocks of 2.
+fn blocked_convolution() -> Kernel {
     let (o, c, r) = (Dim::Known(4), Dim::Known(3), Dim::Known(3));
     let x = Access {
         offset: Dim::Known(-2),
@@ -426,7 +433,7 @@ fn convolution_through_bounds_and_blocked_layouts() {
         outside: 0.0,
         indexed: vec![],
     };
-    let k = Kernel {
+    Kernel {
         name: "conv".into(),
         family: Family::Conv,
         axes: vec![
@@ -460,7 +467,12 @@ fn convolution_through_bounds_and_blocked_layouts() {
             },
             Stmt::Store { operand: 2, src: 0 },
         ],
-    };
+    }
+}
+
+#[test]
+fn convolution_through_bounds_and_blocked_layouts() {
+    let k = blocked_convolution();
     let (xs, ws) = (random(28, 5), random(9, 6));
     let mut m = Memory::new();
     m.bind(0, xs.clone());

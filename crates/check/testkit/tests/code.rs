@@ -213,27 +213,22 @@ fn meant(text: &str, code: &str, what: &str) {
     }
 }
 
-#[test]
-fn every_kernel_of_these_models_is_what_it_says() {
-    let (ptxas, nvdisasm) = match (tool("ptxas"), tool("nvdisasm")) {
-        (Ok(a), b) => (a, b.ok()),
-        (Err(why), _) => {
-            testing::skip(&format!("ptxas: kernels of {MODELS:?}"), &why);
-            return;
-        }
-    };
+/// Texts that are assembled: architecture, family, name and text.
+struct Job {
+    arch: &'static str,
+    family: Family,
+    what: String,
+    text: Ptx,
+}
+
+/// Each text of all models once, of `share` only where not `every` one is asked for.
+fn jobs(more: &[&str], every: bool, share: Share) -> Vec<Job> {
     let mut programs: Vec<(&str, Program, DimBox)> = others();
-    // Names of more models, with commas between them, for which the large one is taken whole too.
-    let more = std::env::var("SHOPFLOOR_CODE").unwrap_or_default();
-    let more: Vec<&str> = more.split(',').filter(|m| !m.is_empty()).collect();
-    for name in MODELS.iter().chain(&more).copied() {
+    for name in MODELS.iter().chain(more).copied() {
         let (p, d) = model(name);
         programs.push((name, p, d));
     }
     let (mut seen, mut jobs) = (BTreeSet::new(), vec![]);
-    let every = !more.is_empty();
-    let share = if every { Share::ALL } else { Share::of_run(9) };
-    println!("{share}");
     for (name, program, dims) in &programs {
         for (at, (machine, arch)) in GPUS.into_iter().enumerate() {
             for (i, p) in kernels(program, dims, machine, arch)
@@ -252,21 +247,39 @@ fn every_kernel_of_these_models_is_what_it_says() {
                     if !every && !share.has(&what) {
                         continue;
                     }
-                    jobs.push((arch, p.kernel().family, what, text));
+                    jobs.push(Job {
+                        arch,
+                        family: p.kernel().family,
+                        what,
+                        text,
+                    });
                 }
             }
         }
     }
-    let mut off: BTreeMap<(&str, Family), Vec<(u32, u32)>> = BTreeMap::new();
+    jobs
+}
+
+/// Registers estimated and taken, by architecture and family.
+type Registers = BTreeMap<(&'static str, Family), Vec<(u32, u32)>>;
+
+/// Assembles all texts and looks at the code of each.
+fn registers(jobs: &[Job], tools: (&Path, Option<&Path>)) -> Registers {
+    let mut off = Registers::new();
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let tools = (ptxas.as_path(), nvdisasm.as_deref());
     std::thread::scope(|s| {
         let part = |w: usize| {
             let jobs = jobs.iter().skip(w).step_by(workers);
             move || {
                 let folder = tempfile::tempdir().unwrap();
                 let mut out = vec![];
-                for (arch, family, what, text) in jobs {
+                for Job {
+                    arch,
+                    family,
+                    what,
+                    text,
+                } in jobs
+                {
                     let (taken, code) = assembled(text, arch, tools, folder.path());
                     keep(text, (arch, what), taken);
                     if !code.is_empty() {
@@ -284,7 +297,12 @@ fn every_kernel_of_these_models_is_what_it_says() {
             }
         }
     });
-    for ((arch, family), list) in &off {
+    off
+}
+
+/// Whether estimates are near what the assembler took.
+fn estimates_hold(off: &Registers, every: bool, share: Share) {
+    for ((arch, family), list) in off {
         println!(
             "{family:?} for {arch}: {} kernels, registers estimated and taken {list:?}",
             list.len()
@@ -329,4 +347,24 @@ fn every_kernel_of_these_models_is_what_it_says() {
         families.len() >= if parts == 1 { 7 } else { 4 },
         "{families:?}"
     );
+}
+
+#[test]
+fn every_kernel_of_these_models_is_what_it_says() {
+    let (ptxas, nvdisasm) = match (tool("ptxas"), tool("nvdisasm")) {
+        (Ok(a), b) => (a, b.ok()),
+        (Err(why), _) => {
+            testing::skip(&format!("ptxas: kernels of {MODELS:?}"), &why);
+            return;
+        }
+    };
+    // Names of more models, with commas between them, for which the large one is taken whole too.
+    let more = std::env::var("SHOPFLOOR_CODE").unwrap_or_default();
+    let more: Vec<&str> = more.split(',').filter(|m| !m.is_empty()).collect();
+    let every = !more.is_empty();
+    let share = if every { Share::ALL } else { Share::of_run(9) };
+    println!("{share}");
+    let jobs = jobs(&more, every, share);
+    let off = registers(&jobs, (ptxas.as_path(), nvdisasm.as_deref()));
+    estimates_hold(&off, every, share);
 }

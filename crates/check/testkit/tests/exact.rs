@@ -10,6 +10,9 @@ use testkit::exact::*;
 /// What a relative error is allowed by the specification.
 const RELATIVE: f64 = 0.01;
 
+/// Exact outputs, as f64, with how far apart two may be.
+type Expected = Vec<(Vec<f64>, f64)>;
+
 struct Case {
     node: Node,
     arrays: BTreeMap<String, Tensor>,
@@ -64,72 +67,71 @@ impl Case {
         }
     }
 
-    /// The exact outputs, as f64, with how far apart two may be.
-    fn expected(&self, types: &[DType]) -> Vec<(Vec<f64>, f64)> {
+    fn quantized(&self, to: DType) -> Expected {
+        let (x, s, z) = (self.input(0), self.input(1), self.zero(2));
+        let (axis, block) = (self.axis(), self.int("block_size", 0) as usize);
+        let q = reals(x).into_iter().enumerate().map(|(i, v)| {
+            let p = parameter(i, x.shape(), s.shape(), axis, block.max(1));
+            let zero = if z.len() == 1 { z[0] } else { z[p] };
+            rounded((v as f32 / s.get_f64(p) as f32) as f64, zero, to) as f64
+        });
+        vec![(q.collect(), 0.0)]
+    }
+
+    fn dequantized(&self) -> Expected {
+        let (x, s, z) = (self.input(0), self.input(1), self.zero(2));
+        let (axis, block) = (self.axis(), self.int("block_size", 0) as usize);
+        let y = ints(x).data.into_iter().enumerate().map(|(i, v)| {
+            let p = parameter(i, x.shape(), s.shape(), axis, block.max(1));
+            let zero = if z.len() == 1 { z[0] } else { z[p] };
+            (v - zero) as f64 * s.get_f64(p)
+        });
+        let y: Vec<f64> = y.collect();
+        let size = y.iter().map(|v| v.abs()).fold(0.0, f64::max);
+        vec![(y, 1e-6 * size)]
+    }
+
+    /// By the scale and the zero point that the values themselves give.
+    fn quantized_by_itself(&self) -> Expected {
+        let x = reals(self.input(0));
+        let lo = x.iter().copied().fold(0.0, f64::min);
+        let hi = x.iter().copied().fold(0.0, f64::max);
+        let scale = ((hi - lo) as f32 / 255.0) as f64;
+        let scale = if scale == 0.0 { 1.0 } else { scale };
+        let zero = (-lo / scale).round_ties_even().clamp(0.0, 255.0) as i64;
+        let q = x
+            .iter()
+            .map(|v| rounded(v / scale, zero, DType::U8) as f64)
+            .collect();
+        vec![(q, 1.0), (vec![scale], 1e-6), (vec![zero as f64], 0.0)]
+    }
+
+    /// Sums of `channels`, `inner` neighbours of one each: exact but for the scales, which are floats.
+    fn requantized(
+        &self,
+        sums: Ints,
+        (channels, inner): (usize, usize),
+        bias: Option<Vec<i64>>,
+        to: DType,
+    ) -> Expected {
+        let (xs, ws) = (self.input(1).get_f64(0), reals(self.input(4)));
+        let (ys, zero) = (self.input(6).get_f64(0), self.zero(7)[0]);
+        let q = sums.data.iter().enumerate().map(|(i, &s)| {
+            let ch = i / inner % channels;
+            let w = if ws.len() == 1 { ws[0] } else { ws[ch] };
+            let s = s + bias.as_ref().map_or(0, |b| b[ch]);
+            rounded(s as f64 * xs * w / ys, zero, to) as f64
+        });
+        vec![(q.collect(), 1.0)]
+    }
+
+    fn expected(&self, types: &[DType]) -> Expected {
         let to = types[0];
         let wide = |v: Ints| vec![(v.data.into_iter().map(|x| x as f64).collect(), 0.0)];
-        // Requantised sums: exact but for the scales, which are floats.
-        let back = |sums: Ints,
-                    xs: f64,
-                    ws: Vec<f64>,
-                    bias: Option<Vec<i64>>,
-                    ys: f64,
-                    zero: i64,
-                    last: bool| {
-            let channels = if last {
-                *sums.shape.last().expect("a rank")
-            } else {
-                sums.shape[1]
-            };
-            let inner: usize = if last {
-                1
-            } else {
-                sums.shape[2..].iter().product()
-            };
-            let q = sums.data.iter().enumerate().map(|(i, &s)| {
-                let ch = i / inner % channels;
-                let w = if ws.len() == 1 { ws[0] } else { ws[ch] };
-                let s = s + bias.as_ref().map_or(0, |b| b[ch]);
-                rounded(s as f64 * xs * w / ys, zero, to) as f64
-            });
-            vec![(q.collect(), 1.0)]
-        };
         match self.node.op_type.as_str() {
-            "QuantizeLinear" => {
-                let (x, s, z) = (self.input(0), self.input(1), self.zero(2));
-                let (axis, block) = (self.axis(), self.int("block_size", 0) as usize);
-                let q = reals(x).into_iter().enumerate().map(|(i, v)| {
-                    let p = parameter(i, x.shape(), s.shape(), axis, block.max(1));
-                    let zero = if z.len() == 1 { z[0] } else { z[p] };
-                    rounded((v as f32 / s.get_f64(p) as f32) as f64, zero, to) as f64
-                });
-                vec![(q.collect(), 0.0)]
-            }
-            "DequantizeLinear" => {
-                let (x, s, z) = (self.input(0), self.input(1), self.zero(2));
-                let (axis, block) = (self.axis(), self.int("block_size", 0) as usize);
-                let y = ints(x).data.into_iter().enumerate().map(|(i, v)| {
-                    let p = parameter(i, x.shape(), s.shape(), axis, block.max(1));
-                    let zero = if z.len() == 1 { z[0] } else { z[p] };
-                    (v - zero) as f64 * s.get_f64(p)
-                });
-                let y: Vec<f64> = y.collect();
-                let size = y.iter().map(|v| v.abs()).fold(0.0, f64::max);
-                vec![(y, 1e-6 * size)]
-            }
-            "DynamicQuantizeLinear" => {
-                let x = reals(self.input(0));
-                let lo = x.iter().copied().fold(0.0, f64::min);
-                let hi = x.iter().copied().fold(0.0, f64::max);
-                let scale = ((hi - lo) as f32 / 255.0) as f64;
-                let scale = if scale == 0.0 { 1.0 } else { scale };
-                let zero = (-lo / scale).round_ties_even().clamp(0.0, 255.0) as i64;
-                let q = x
-                    .iter()
-                    .map(|v| rounded(v / scale, zero, DType::U8) as f64)
-                    .collect();
-                vec![(q, 1.0), (vec![scale], 1e-6), (vec![zero as f64], 0.0)]
-            }
+            "QuantizeLinear" => self.quantized(to),
+            "DequantizeLinear" => self.dequantized(),
+            "DynamicQuantizeLinear" => self.quantized_by_itself(),
             "MatMulInteger" => wide(product(
                 &ints(self.input(0)),
                 self.zero(2)[0],
@@ -150,15 +152,8 @@ impl Case {
                     &ints(self.input(3)),
                     &self.zero(5),
                 );
-                back(
-                    sums,
-                    self.input(1).get_f64(0),
-                    reals(self.input(4)),
-                    None,
-                    self.input(6).get_f64(0),
-                    self.zero(7)[0],
-                    true,
-                )
+                let channels = *sums.shape.last().expect("a rank");
+                self.requantized(sums, (channels, 1), None, to)
             }
             "QLinearConv" => {
                 let sums = convolution(
@@ -169,15 +164,8 @@ impl Case {
                     &self.window(),
                 );
                 let bias = self.opt(8).map(|b| ints(b).data);
-                back(
-                    sums,
-                    self.input(1).get_f64(0),
-                    reals(self.input(4)),
-                    bias,
-                    self.input(6).get_f64(0),
-                    self.zero(7)[0],
-                    false,
-                )
+                let (channels, inner) = (sums.shape[1], sums.shape[2..].iter().product());
+                self.requantized(sums, (channels, inner), bias, to)
             }
             op => panic!("{op} has no exact form"),
         }

@@ -31,12 +31,8 @@ const ACTIVATIONS: [&str; 11] = [
     "Softplus",
 ];
 
-fn layer(seed: u64) -> Layer {
-    let mut r = Rng::new(seed);
-    let seq = r.of(&[0usize, 1, 2, 3, 7, 19]);
-    let batch = r.of(&[1usize, 1, 2, 3, 5]);
-    let hidden = r.of(&[1usize, 3, 7, 16, 17, 33, 64, 97]);
-    let width = r.of(&[1usize, 5, 16]);
+/// A form of the standard with `hidden` states, how many gates it has, and its type.
+fn form(r: &mut Rng, hidden: usize) -> (RecurrentSpec, usize, DType) {
     let (kind, gates, usual) = r.of(&[
         (RecurrentKind::Lstm, 4, &["Sigmoid", "Tanh", "Tanh"][..]),
         (RecurrentKind::Gru, 3, &["Sigmoid", "Tanh"][..]),
@@ -77,6 +73,38 @@ fn layer(seed: u64) -> Layer {
         linear_before_reset: r.once_in(2),
         input_forget: lstm && r.once_in(4),
     };
+    (spec, gates, dtype)
+}
+
+/// Lengths of sequences, of `seq` at most.
+fn lengths(r: &mut Rng, extents: &[usize], seq: usize) -> Tensor {
+    let mut t = Tensor::zeros(DType::I32, extents).unwrap();
+    (0..t.len()).for_each(|i| t.set_i64(i, r.below(seq + 1) as i64));
+    t
+}
+
+/// Weights of which `terms` are summed.
+fn scaled(r: &mut Rng, dtype: DType, extents: &[usize], terms: usize) -> Tensor {
+    let mut t = r.tensor(dtype, extents).unwrap();
+    let scale = (terms as f64).sqrt();
+    (0..t.len()).for_each(|i| t.set_f64(i, t.get_f64(i) / scale));
+    t
+}
+
+fn layer(seed: u64) -> Layer {
+    let mut r = Rng::new(seed);
+    let seq = r.of(&[0usize, 1, 2, 3, 7, 19]);
+    let batch = r.of(&[1usize, 1, 2, 3, 5]);
+    let hidden = r.of(&[1usize, 3, 7, 16, 17, 33, 64, 97]);
+    let width = r.of(&[1usize, 5, 16]);
+    let (spec, gates, dtype) = form(&mut r, hidden);
+    let ways: usize = if spec.direction == "bidirectional" {
+        2
+    } else {
+        1
+    };
+    let batch_first = spec.batch_first;
+    let lstm = spec.kind == RecurrentKind::Lstm;
     let what = format!("seed {seed}: {seq} x {batch} x {width} of {dtype}, {spec:?}");
     let mut b = GraphBuilder::new("layer", Arc::new(WeightStore::new()));
     let symbolic = r.once_in(2);
@@ -118,21 +146,10 @@ fn layer(seed: u64) -> Layer {
             .collect();
         let name = format!("x{slot}");
         let t = match slot {
-            4 => {
-                let mut t = Tensor::zeros(DType::I32, &extents).unwrap();
-                (0..t.len()).for_each(|i| t.set_i64(i, r.below(seq + 1) as i64));
-                t
-            }
-            _ => {
-                let mut t = r.tensor(dtype, &extents).unwrap();
-                let scale = match slot {
-                    1 => (width as f64).sqrt(),
-                    2 => (hidden as f64).sqrt(),
-                    _ => 1.0,
-                };
-                (0..t.len()).for_each(|i| t.set_f64(i, t.get_f64(i) / scale));
-                t
-            }
+            4 => lengths(&mut r, &extents, seq),
+            1 => scaled(&mut r, dtype, &extents, width),
+            2 => scaled(&mut r, dtype, &extents, hidden),
+            _ => r.tensor(dtype, &extents).unwrap(),
         };
         let fixed = matches!(slot, 1..=3 | 7) && !brought;
         values.push(match fixed {

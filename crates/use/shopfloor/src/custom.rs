@@ -120,6 +120,44 @@ fn shape_of(
     Ok(shape)
 }
 
+/// Symbols that the shape of input `input` is the first to name.
+fn name_symbols(p: &mut Program, input: u32, shape: &[Dim]) {
+    for (axis, d) in shape.iter().enumerate() {
+        if let Some(name) = d.as_sym()
+            && !p.symbols.iter().any(|s| *s.name == *name)
+        {
+            p.symbols.push(ProgramSymbol {
+                name: Sym::from(name),
+                origin: SymbolOrigin::Input {
+                    input,
+                    axis: axis as u32,
+                },
+            });
+        }
+    }
+}
+
+/// Pairs of an input and an output, by their names, that are state.
+fn pair_states(p: &mut Program, states: &[(String, String)]) -> Result<(), String> {
+    for (input, output) in states {
+        let i = p
+            .inputs
+            .iter()
+            .position(|&v| p.values[v as usize].name == *input);
+        let o = p.outputs.iter().position(|o| o.0 == *output);
+        let (Some(i), Some(o)) = (i, o) else {
+            return Err(format!(
+                "state is an operand that is read and one that is written; '{input}' and '{output}' are not"
+            ));
+        };
+        p.states.push(StatePair {
+            input: i as u32,
+            output: o as u32,
+        });
+    }
+    Ok(())
+}
+
 /// The program of one kernel: operands that it reads are inputs, those that it writes are outputs.
 fn program(
     declared: &Declared,
@@ -161,19 +199,7 @@ fn program(
         let origin = match o.role {
             Role::Read => {
                 let input = p.inputs.len() as u32;
-                for (axis, d) in shape.iter().enumerate() {
-                    if let Some(name) = d.as_sym()
-                        && !p.symbols.iter().any(|s| *s.name == *name)
-                    {
-                        p.symbols.push(ProgramSymbol {
-                            name: Sym::from(name),
-                            origin: SymbolOrigin::Input {
-                                input,
-                                axis: axis as u32,
-                            },
-                        });
-                    }
-                }
+                name_symbols(&mut p, input, &shape);
                 p.inputs.push(ix);
                 ValueOrigin::Input(input)
             }
@@ -202,22 +228,7 @@ fn program(
     if p.inputs.is_empty() || p.outputs.is_empty() {
         return Err(usage("it has to read an operand and to write one".into()));
     }
-    for (input, output) in states {
-        let i = p
-            .inputs
-            .iter()
-            .position(|&v| p.values[v as usize].name == *input);
-        let o = p.outputs.iter().position(|o| o.0 == *output);
-        let (Some(i), Some(o)) = (i, o) else {
-            return Err(usage(format!(
-                "state is an operand that is read and one that is written; '{input}' and '{output}' are not"
-            )));
-        };
-        p.states.push(StatePair {
-            input: i as u32,
-            output: o as u32,
-        });
-    }
+    pair_states(&mut p, states).map_err(usage)?;
     p.fates.push(NodeFate {
         node: kernel.name.clone(),
         op_type: "kernel".into(),

@@ -527,25 +527,31 @@ impl Scenario {
             .clamp(1, MOST_WORKERS))
     }
 
-    fn check(&self) -> Result<(), SimError> {
-        let positive = |field: &str, v: f64, most: f64| match v > 0.0 && v <= most {
+    fn positive(&self, field: &str, v: f64, most: f64) -> Result<(), SimError> {
+        match v > 0.0 && v <= most {
             true => Ok(()),
             false => Err(self.wrong(field, format!("{v} should be above 0 and at most {most}"))),
-        };
-        let seconds = |field: String, v: f64| match (0.0..=MOST_SECONDS).contains(&v) {
+        }
+    }
+
+    fn seconds_of(&self, field: String, v: f64) -> Result<(), SimError> {
+        match (0.0..=MOST_SECONDS).contains(&v) {
             true => Ok(()),
             false => Err(self.wrong(
                 field,
                 format!("{v} should be seconds, at most {MOST_SECONDS}"),
             )),
-        };
-        positive("seconds", self.seconds, MOST_SECONDS)?;
-        positive("tick_s", self.tick_s, 60.0)?;
+        }
+    }
+
+    fn check(&self) -> Result<(), SimError> {
+        self.positive("seconds", self.seconds, MOST_SECONDS)?;
+        self.positive("tick_s", self.tick_s, 60.0)?;
         if self.seconds / self.tick_s > 1e6 {
             return Err(self.wrong("tick_s", "more than a million windows; make it longer"));
         }
-        seconds("planning_s".into(), self.planning_s)?;
-        seconds("preparing_s".into(), self.preparing_s)?;
+        self.seconds_of("planning_s".into(), self.planning_s)?;
+        self.seconds_of("preparing_s".into(), self.preparing_s)?;
         let parts = [
             ("devices", self.devices.len()),
             ("models", self.models.len()),
@@ -560,56 +566,14 @@ impl Scenario {
             }
         }
         for d in &self.devices {
-            let field = |f: &str| format!("devices.{}.{f}", d.name);
-            if d.workers.is_some_and(|n| !(1..=MOST_WORKERS).contains(&n)) {
-                return Err(self.wrong(field("workers"), format!("should be 1 to {MOST_WORKERS}")));
-            }
-            if !(0.0..=0.5).contains(&d.noise) {
-                return Err(self.wrong(field("noise"), "should be 0 to 0.5"));
-            }
-            seconds(field("away_s"), d.away_s)?;
-            if d.beside.is_some() && self.models.iter().any(|m| m.path.is_none()) {
-                return Err(self.wrong(
-                    field("beside"),
-                    "only plans are cut between two devices; give every model a path",
-                ));
-            }
-            for f in &d.faults {
-                self.check_fault(d, f)?;
-            }
+            self.check_device(d)?;
         }
         for m in &self.models {
             self.check_model(m)?;
         }
         let mut total = 0.0;
         for s in &self.sessions {
-            let field = |f: &str| format!("sessions.{}.{f}", s.name);
-            if !self.models.iter().any(|m| m.name == s.model) {
-                return Err(self.wrong(field("model"), format!("there is no model '{}'", s.model)));
-            }
-            if let Some(d) = s
-                .devices
-                .iter()
-                .find(|d| !self.devices.iter().any(|x| x.name == **d))
-            {
-                return Err(self.wrong(field("devices"), format!("there is no device '{d}'")));
-            }
-            positive(&field("weight"), s.weight, 1e6)?;
-            if let Some(d) = s.deadline_ms {
-                positive(&field("deadline_ms"), d, 1e9)?;
-            }
-            if s.max_items == 0
-                || s.max_items > 4096
-                || s.items.is_some_and(|i| i == 0 || i > s.max_items)
-            {
-                return Err(self.wrong(
-                    field("max_items"),
-                    "should be 1 to 4096, and items at most that",
-                ));
-            }
-            if s.workers.is_some_and(|n| !(1..=MOST_WORKERS).contains(&n)) {
-                return Err(self.wrong(field("workers"), format!("should be 1 to {MOST_WORKERS}")));
-            }
+            self.check_session(s)?;
             for t in &s.traffic {
                 total += self.check_traffic(s, t)?;
             }
@@ -630,6 +594,58 @@ impl Scenario {
             if e.least.is_none() && e.most.is_none() {
                 return Err(self.wrong("expect", "give least, most or both"));
             }
+        }
+        Ok(())
+    }
+
+    fn check_device(&self, d: &DeviceSpec) -> Result<(), SimError> {
+        let field = |f: &str| format!("devices.{}.{f}", d.name);
+        if d.workers.is_some_and(|n| !(1..=MOST_WORKERS).contains(&n)) {
+            return Err(self.wrong(field("workers"), format!("should be 1 to {MOST_WORKERS}")));
+        }
+        if !(0.0..=0.5).contains(&d.noise) {
+            return Err(self.wrong(field("noise"), "should be 0 to 0.5"));
+        }
+        self.seconds_of(field("away_s"), d.away_s)?;
+        if d.beside.is_some() && self.models.iter().any(|m| m.path.is_none()) {
+            return Err(self.wrong(
+                field("beside"),
+                "only plans are cut between two devices; give every model a path",
+            ));
+        }
+        for f in &d.faults {
+            self.check_fault(d, f)?;
+        }
+        Ok(())
+    }
+
+    fn check_session(&self, s: &SessionSpec) -> Result<(), SimError> {
+        let field = |f: &str| format!("sessions.{}.{f}", s.name);
+        if !self.models.iter().any(|m| m.name == s.model) {
+            return Err(self.wrong(field("model"), format!("there is no model '{}'", s.model)));
+        }
+        if let Some(d) = s
+            .devices
+            .iter()
+            .find(|d| !self.devices.iter().any(|x| x.name == **d))
+        {
+            return Err(self.wrong(field("devices"), format!("there is no device '{d}'")));
+        }
+        self.positive(&field("weight"), s.weight, 1e6)?;
+        if let Some(d) = s.deadline_ms {
+            self.positive(&field("deadline_ms"), d, 1e9)?;
+        }
+        if s.max_items == 0
+            || s.max_items > 4096
+            || s.items.is_some_and(|i| i == 0 || i > s.max_items)
+        {
+            return Err(self.wrong(
+                field("max_items"),
+                "should be 1 to 4096, and items at most that",
+            ));
+        }
+        if s.workers.is_some_and(|n| !(1..=MOST_WORKERS).contains(&n)) {
+            return Err(self.wrong(field("workers"), format!("should be 1 to {MOST_WORKERS}")));
         }
         Ok(())
     }

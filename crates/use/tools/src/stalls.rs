@@ -7,7 +7,7 @@ use crate::emitted::{Emitted, emitted};
 use emit::ptx::{self, ParamValue};
 use kernel::TileProgram;
 use machine::{NumType, UnitClass, calc};
-use plan::{Plan, Step, StepWork};
+use plan::{Block, BufferId, Plan, Step, StepWork};
 use ptx_emulator::{Checks, Launch, Level, MatrixRates, MemoryKind};
 use shopfloor::{Error, Machine};
 
@@ -134,6 +134,71 @@ fn predicted_s(step: &Step, machine: &Machine) -> f64 {
     step.predicted.time_s - w.launches as f64 * c.launch_s.value - w.steps as f64 * c.step_s.value
 }
 
+fn refused(step: &str, e: &ptx_emulator::PtxError) -> Error {
+    Error::Usage(format!("step '{step}': {e}"))
+}
+
+/// SMs that `ctas` of a step's CTAs are run on: as many as they fill twice, or the GPU where they are all.
+fn sms_for((ctas, all): (u64, u64), whole: &Timing) -> u64 {
+    let total = u64::from(whole.sms);
+    match ctas < all {
+        true => (ctas / (2 * u64::from(whole.ctas_per_sm))).clamp(1, total),
+        false => total,
+    }
+}
+
+/// Zeros for the operands of a step.
+fn buffers(
+    emulator: &mut ptx_emulator::Machine,
+    block: &Block,
+    args: &[BufferId],
+    step: &str,
+) -> Result<Vec<u64>, Error> {
+    let mut buffers = Vec::new();
+    let mut bytes = 0u64;
+    for a in args {
+        let own = block.buffers.get(*a as usize).map_or(0, |b| b.bytes);
+        let own = own.next_multiple_of(256).max(256);
+        bytes = bytes.saturating_add(own);
+        if bytes > MOST_BYTES {
+            return Err(Error::Usage(format!(
+                "the buffers of step '{}' take more than {MOST_BYTES} bytes; give smaller sizes",
+                step
+            )));
+        }
+        buffers.push(
+            emulator
+                .memory
+                .allocate(own, MemoryKind::Device)
+                .map_err(|e| refused(step, &e))?,
+        );
+    }
+    Ok(buffers)
+}
+
+/// The launch of a whole step where dimensions are what `top` says.
+fn shape(
+    step: &Step,
+    printed: &ptx::Ptx,
+    top: &dyn Fn(&str) -> Option<i64>,
+) -> Result<ptx::Shape, Error> {
+    let usage = |why: String| Error::Usage(why);
+    let all = step.tasks.eval(top).and_then(|t| u64::try_from(t).ok());
+    let all = all.ok_or_else(|| {
+        usage(format!(
+            "the number of tasks of step '{}' is only known from data",
+            step.name
+        ))
+    })?;
+    let unlaunched = || {
+        usage(format!(
+            "the launch of step '{}' is only known from data",
+            step.name
+        ))
+    };
+    printed.shape(all, &|d| d.eval(top)).ok_or_else(unlaunched)
+}
+
 /// Runs the step named or numbered `step` of `plan` on the emulator under the figures of `machine`, over
 /// buffers of zeros. Where it has more than `most_ctas` CTAs, the first of them run on as many SMs as they
 /// fill twice, with those SMs' share of L2 and device memory: steps of millions of instructions are seen in
@@ -176,49 +241,16 @@ pub fn of_step(
     let program =
         TileProgram::new(kernel.clone(), schedule.clone()).map_err(|e| usage(e.to_string()))?;
     let printed = ptx::emit(&program, arch).map_err(|e| usage(e.to_string()))?;
-    let refused = |e: ptx_emulator::PtxError| usage(format!("step '{}': {e}", text.step));
+    let refused = |e: ptx_emulator::PtxError| refused(&text.step, &e);
     let mut emulator = ptx_emulator::Machine::new();
     let module = emulator.load(&text.text).map_err(refused)?;
-    let mut buffers = Vec::new();
-    let mut bytes = 0u64;
-    for a in args {
-        let own = block.buffers.get(*a as usize).map_or(0, |b| b.bytes);
-        let own = own.next_multiple_of(256).max(256);
-        bytes = bytes.saturating_add(own);
-        if bytes > MOST_BYTES {
-            return Err(usage(format!(
-                "the buffers of step '{}' take more than {MOST_BYTES} bytes; give smaller sizes",
-                text.step
-            )));
-        }
-        buffers.push(
-            emulator
-                .memory
-                .allocate(own, MemoryKind::Device)
-                .map_err(refused)?,
-        );
-    }
+    let buffers = buffers(&mut emulator, block, args, &text.step)?;
     let fault = emulator
         .memory
         .allocate(4, MemoryKind::Device)
         .map_err(refused)?;
     let top = |s: &str| plan.dims.get(s).map(|r| r.hi);
-    let all = found.tasks.eval(&top).and_then(|t| u64::try_from(t).ok());
-    let all = all.ok_or_else(|| {
-        usage(format!(
-            "the number of tasks of step '{}' is only known from data",
-            text.step
-        ))
-    })?;
-    let unlaunched = || {
-        usage(format!(
-            "the launch of step '{}' is only known from data",
-            text.step
-        ))
-    };
-    let shape = printed
-        .shape(all, &|d| d.eval(&top))
-        .ok_or_else(unlaunched)?;
+    let shape = shape(found, &printed, &top)?;
     let product = |n: [u32; 3]| n.iter().fold(1u64, |p, &n| p.saturating_mul(n.into()));
     let all = product(shape.grid);
     if printed.own.is_some() && all > most_ctas {
@@ -227,19 +259,15 @@ pub fn of_step(
             text.step
         )));
     }
-    let threads = product(shape.threads);
     let asked = calc::Block {
-        threads,
+        threads: product(shape.threads),
         registers: u64::from(printed.registers_estimate),
         shared: u64::from(shape.shared_bytes),
     };
     let whole = timing(machine, asked)?;
     let ctas = all.min(most_ctas.max(1));
     let total = u64::from(whole.sms);
-    let sms = match ctas < all {
-        true => (ctas / (2 * u64::from(whole.ctas_per_sm))).clamp(1, total),
-        false => total,
-    };
+    let sms = sms_for((ctas, all), &whole);
     let slice = machine.slice(sms);
     let t = timing(&slice, asked)?;
     let mut launch = Launch {

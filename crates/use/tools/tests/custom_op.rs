@@ -309,123 +309,120 @@ fn refused(bytes: Vec<u8>, op: &str, text: &str) -> String {
     }
 }
 
+/// A refusal of `ScaleRows` is one sentence that names the node, and has all `words`.
+fn says(refusal: String, words: &[&str]) {
+    for w in words.iter().chain(&["the_scalerows"]) {
+        assert!(refusal.contains(w), "'{w}' is not in: {refusal}");
+    }
+    assert!(!refusal.trim().contains('\n'), "{refusal}");
+}
+
 #[test]
-fn what_does_not_fit_is_one_sentence_with_node_and_remedy() {
-    let scale = |s: &[&str], kind, ins: &[&str], attrs: &[(&str, A)]| {
-        refused(scale_model(s, kind, ins, attrs), "ScaleRows", SCALE)
-    };
-    let has = |e: String, words: &[&str]| {
-        for w in words.iter().chain(&["the_scalerows"]) {
-            assert!(e.contains(w), "'{w}' is not in: {e}");
-        }
-        assert!(!e.trim().contains('\n'), "{e}");
-    };
-    has(
-        scale(&["batch"], 1, &["x"], &[]),
-        &["1 inputs", "reads 2 (x, s)"],
+fn a_node_that_does_not_fit_is_one_sentence_with_node_and_remedy() {
+    type Case<'a> = (
+        &'a [&'a str],
+        u8,
+        &'a [&'a str],
+        &'a [(&'a str, A)],
+        &'a [&'a str],
     );
-    has(
-        scale(&["batch"], 11, &["x", "s"], &[]),
-        &["f64", "'s' as f32", "Cast"],
-    );
-    has(
-        scale(&["batch", "1"], 1, &["x", "s"], &[]),
-        &["[batch, 1]", "[rows]"],
-    );
-    has(
-        scale(&["batch"], 1, &["x", ""], &[]),
-        &["input 1 is missing"],
-    );
-    has(
-        scale(&["batch"], 1, &["x", "s"], &[("gain", A::Int(3))]),
-        &["'gain'", "attribute gain"],
-    );
-    has(
-        scale(&["batch"], 1, &["x", "s"], &[("gain", A::Text("much"))]),
-        &["'gain'", "neither an integer nor a float"],
-    );
-    // A shape that the strides do not say.
-    let text = SCALE.replace("read   s f32 = r*(1)", "read   s f32 = 1 + r*(1)");
-    has(
-        refused(
-            scale_model(&["batch"], 1, &["x", "s"], &[]),
-            "ScaleRows",
-            &text,
+    let cases: [Case; 6] = [
+        (&["batch"], 1, &["x"], &[], &["1 inputs", "reads 2 (x, s)"]),
+        (
+            &["batch"],
+            11,
+            &["x", "s"],
+            &[],
+            &["f64", "'s' as f32", "Cast"],
         ),
-        &["'s'", "read s f32 [rows, cols]"],
-    );
-    // More than there is.
-    let text = SCALE.replace("read   s f32 = r*(1)", "read   s f32 [rows] = 1 + r*(1)");
-    has(
-        refused(
-            scale_model(&["batch"], 1, &["x", "s"], &[]),
-            "ScaleRows",
-            &text,
+        (
+            &["batch", "1"],
+            1,
+            &["x", "s"],
+            &[],
+            &["[batch, 1]", "[rows]"],
         ),
-        &["'s'", "[batch]"],
-    );
-    // A size that no input gives, a text that cannot be read, one that breaks a rule.
-    let text = SCALE.replace("p : f32 [r,c] = v*w", "p : f32 [r,c] = v*w*f32({taps})");
-    has(
-        refused(
-            scale_model(&["batch"], 1, &["x", "s"], &[]),
-            "ScaleRows",
-            &text,
+        (&["batch"], 1, &["x", ""], &[], &["input 1 is missing"]),
+        (
+            &["batch"],
+            1,
+            &["x", "s"],
+            &[("gain", A::Int(3))],
+            &["'gain'", "attribute gain"],
         ),
-        &["'taps'", "attribute taps"],
-    );
-    let text = SCALE.replace("v*w", "v**w");
-    has(
-        refused(
-            scale_model(&["batch"], 1, &["x", "s"], &[]),
-            "ScaleRows",
-            &text,
+        (
+            &["batch"],
+            1,
+            &["x", "s"],
+            &[("gain", A::Text("much"))],
+            &["'gain'", "neither an integer nor a float"],
         ),
-        &["line 9"],
-    );
-    let text = SCALE.replace("    store y = p", "");
-    has(
-        refused(
-            scale_model(&["batch"], 1, &["x", "s"], &[]),
-            "ScaleRows",
-            &text,
-        ),
-        &["rule"],
-    );
+    ];
+    for (shape, kind, inputs, attributes, words) in cases {
+        let model = scale_model(shape, kind, inputs, attributes);
+        says(refused(model, "ScaleRows", SCALE), words);
+    }
     // Sizes that contradict each other.
     let four = model(
         &[node("my.co", "ScaleRows", &["x", "s"], &["y"], &[])],
         &[value("x", 1, &["4", "6"]), value("s", 1, &["7"])],
         &[value("y", 1, &["4", "6"])],
     );
-    has(refused(four, "ScaleRows", SCALE), &["[7]", "rows = 4"]);
-    let e = refused(
-        clip_model(),
-        "Clip2",
-        &CLIP.replace("attribute low = 0", ""),
-    );
-    assert!(e.contains("the_clip2") && e.contains("'low'"), "{e}");
-    let e = refused(clip_model(), "Clip2", &CLIP.replace("$low", "$lowest"));
-    assert!(e.contains("the_clip2") && e.contains("$lowest"), "{e}");
-    let e = refused(
-        clip_model(),
-        "Clip2",
-        &CLIP.replace("attribute high", "attribute high x"),
-    );
-    assert!(e.contains("my.co:Clip2") && e.contains("line 4"), "{e}");
-    // Two positions that may write one element, though not where a size is known to be small enough.
-    let text = SCALE.replace(
-        "write  y f32 [rows, cols] = r*(cols) + c*(1)",
-        "write  y f32 [rows, cols] = r*(5) + c*(1) of rows*cols",
-    );
-    has(
-        refused(
-            scale_model(&["batch"], 1, &["x", "s"], &[]),
-            "ScaleRows",
-            &text,
+    says(refused(four, "ScaleRows", SCALE), &["[7]", "rows = 4"]);
+}
+
+#[test]
+fn a_text_that_does_not_fit_is_one_sentence_with_node_and_remedy() {
+    let cases: [(&str, &str, &[&str]); 6] = [
+        // A shape that the strides do not say.
+        (
+            "read   s f32 = r*(1)",
+            "read   s f32 = 1 + r*(1)",
+            &["'s'", "read s f32 [rows, cols]"],
         ),
-        &["my.co:ScaleRows", "along 'r'", "operand 'y'", "stride"],
-    );
+        // More than there is.
+        (
+            "read   s f32 = r*(1)",
+            "read   s f32 [rows] = 1 + r*(1)",
+            &["'s'", "[batch]"],
+        ),
+        // A size that no input gives, a text that cannot be read, one that breaks a rule.
+        (
+            "p : f32 [r,c] = v*w",
+            "p : f32 [r,c] = v*w*f32({taps})",
+            &["'taps'", "attribute taps"],
+        ),
+        ("v*w", "v**w", &["line 9"]),
+        ("    store y = p", "", &["rule"]),
+        // Two positions that may write one element, though not where a size is known to be small enough.
+        (
+            "write  y f32 [rows, cols] = r*(cols) + c*(1)",
+            "write  y f32 [rows, cols] = r*(5) + c*(1) of rows*cols",
+            &["my.co:ScaleRows", "along 'r'", "operand 'y'", "stride"],
+        ),
+    ];
+    for (from, to, words) in cases {
+        let model = scale_model(&["batch"], 1, &["x", "s"], &[]);
+        let text = SCALE.replace(from, to);
+        says(refused(model, "ScaleRows", &text), words);
+    }
+}
+
+#[test]
+fn attributes_that_do_not_fit_are_named_with_the_node() {
+    let cases = [
+        ("attribute low = 0", "", ["the_clip2", "'low'"]),
+        ("$low", "$lowest", ["the_clip2", "$lowest"]),
+        (
+            "attribute high",
+            "attribute high x",
+            ["my.co:Clip2", "line 4"],
+        ),
+    ];
+    for (from, to, words) in cases {
+        let e = refused(clip_model(), "Clip2", &CLIP.replace(from, to));
+        assert!(words.iter().all(|w| e.contains(w)), "{e}");
+    }
     // Nothing is bound: the error says what can be.
     let e = refused(clip_model(), "Clip3", CLIP);
     assert!(

@@ -72,25 +72,7 @@ fn figures_are_those_of_plan_calculators_emitter_and_emulator() {
         };
         let sum: f64 = parts.iter().map(|p| p.us).sum();
         assert!((sum / step.predicted.time_s / 1e6 - 1.0).abs() < 1e-9);
-        // Alternatives are the plan's own.
-        let why = plan
-            .whys
-            .iter()
-            .rfind(|y| y.pass == "schedule" && y.subject == step.name);
-        let Picture::Bars { bars, .. } = &w.scene("choice").unwrap().picture else {
-            panic!()
-        };
-        let mut told: Vec<(&str, f64)> =
-            bars[1..].iter().map(|b| (b.name.as_str(), b.us)).collect();
-        let mut known: Vec<(&str, f64)> = why.map_or(vec![], |y| {
-            y.alternatives
-                .iter()
-                .map(|a| (a.what.as_str(), a.predicted_s * 1e6))
-                .collect()
-        });
-        told.sort_by(|a, b| a.0.cmp(b.0));
-        known.sort_by(|a, b| a.0.cmp(b.0));
-        assert_eq!(told, known);
+        alternatives(&w, &plan);
         // The code is what `emit` prints.
         let e = emitted::emitted(&plan, &w.step.number.to_string(), &gpu).unwrap();
         let Picture::Code { panes, .. } = &w.scene("code").unwrap().picture else {
@@ -149,6 +131,27 @@ fn figures_are_those_of_plan_calculators_emitter_and_emulator() {
             );
         }
     }
+}
+
+/// Alternatives are the plan's own.
+fn alternatives(w: &Walk, plan: &shopfloor::Plan) {
+    let why = plan
+        .whys
+        .iter()
+        .rfind(|y| y.pass == "schedule" && y.subject == w.step.name);
+    let Picture::Bars { bars, .. } = &w.scene("choice").unwrap().picture else {
+        panic!()
+    };
+    let mut told: Vec<(&str, f64)> = bars[1..].iter().map(|b| (b.name.as_str(), b.us)).collect();
+    let mut known: Vec<(&str, f64)> = why.map_or(vec![], |y| {
+        y.alternatives
+            .iter()
+            .map(|a| (a.what.as_str(), a.predicted_s * 1e6))
+            .collect()
+    });
+    told.sort_by(|a, b| a.0.cmp(b.0));
+    known.sort_by(|a, b| a.0.cmp(b.0));
+    assert_eq!(told, known);
 }
 
 /// Requests that are drawn agree with the calculator `access` and with the lines' roles.

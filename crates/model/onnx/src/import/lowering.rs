@@ -94,6 +94,11 @@ impl<'m> Ctx<'m> {
         };
         view.check_read()?;
         self.pass_narrow(&view)?;
+        self.check_outputs(&view)
+    }
+
+    /// Whether every output of a lowered node was made, and is what the model states of it.
+    fn check_outputs(&mut self, view: &NodeView<'m>) -> Lowered {
         for (i, o) in view
             .outputs
             .iter()

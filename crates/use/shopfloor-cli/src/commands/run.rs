@@ -189,17 +189,8 @@ fn step_number(
     }
 }
 
-pub fn run(a: Args) -> Done {
-    let began = Instant::now();
-    let waiting = output::spinner("loading");
-    let session = a
-        .cache
-        .apply(a.engine.builder()?)
-        .with_model_options(a.bound.options())
-        .commit_from_file(&a.model)?;
-    let given = shopfloor_tools::read_inputs_of(session.model(), &a.bound.inputs, a.engine.memory)?;
-    a.plan.apply(&session)?;
-    let load = began.elapsed().as_secs_f64() * 1e3;
+/// An error where an input of the model is missing.
+fn all_given(a: &Args, session: &shopfloor::Session, given: &[(String, Tensor)]) -> Done {
     let needs = session.model().input_names();
     let lacking: Vec<&str> = needs
         .iter()
@@ -219,32 +210,78 @@ pub fn run(a: Args) -> Done {
             lacking[0]
         )));
     }
+    Ok(())
+}
+
+/// Runs as far as step `last`, and says what the steps took.
+fn stopped(
+    a: &Args,
+    session: &shopfloor::Session,
+    borrowed: &[(&str, &Tensor)],
+    last: u32,
+    waiting: &indicatif::ProgressBar,
+) -> Done {
+    let mut t = Timeline::default();
+    session.run_until(borrowed, last, &mut t)?;
+    waiting.finish_and_clear();
+    let wall = t.step_wall_ns();
+    let ran: Vec<(usize, &String, f64)> = t
+        .steps
+        .iter()
+        .enumerate()
+        .take(last as usize + 1)
+        .map(|(i, n)| (i, n, wall[i] as f64 * 1e-9))
+        .collect();
+    if a.json {
+        let list: Vec<_> = ran
+            .iter()
+            .map(|(i, n, s)| serde_json::json!({"step": i, "name": n, "us": s * 1e6}))
+            .collect();
+        return output::json(&serde_json::json!({"stopped_after": last, "steps": list}));
+    }
+    let mut text = format!("stopped after step {last}\n");
+    for (i, n, s) in ran {
+        let _ = writeln!(text, "  {i:>4}  {:>9}  {n}", units::seconds(s));
+    }
+    output::print(&text)
+}
+
+/// Outputs against those of a file, where one is named.
+fn compared(a: &Args, outputs: &[(String, Tensor)]) -> Result<Option<Comparison>, Failure> {
+    match &a.compare {
+        None => Ok(None),
+        Some(path) => {
+            let want = data::read_npz(path)?;
+            let d = Tolerance::default();
+            let tolerance = Tolerance {
+                rtol: a.rtol.unwrap_or(d.rtol),
+                atol: a.atol.unwrap_or(d.atol),
+            };
+            let thin: Vec<(String, Tensor)> = outputs
+                .iter()
+                .map(|(n, t)| (n.clone(), shopfloor::thinned(t, a.stride.unwrap_or(1))))
+                .collect();
+            Ok(Some(shopfloor::compare(&thin, &want, tolerance)))
+        }
+    }
+}
+
+pub fn run(a: Args) -> Done {
+    let began = Instant::now();
+    let waiting = output::spinner("loading");
+    let session = a
+        .cache
+        .apply(a.engine.builder()?)
+        .with_model_options(a.bound.options())
+        .commit_from_file(&a.model)?;
+    let given = shopfloor_tools::read_inputs_of(session.model(), &a.bound.inputs, a.engine.memory)?;
+    a.plan.apply(&session)?;
+    let load = began.elapsed().as_secs_f64() * 1e3;
+    all_given(&a, &session, &given)?;
     let borrowed = inputs::borrowed(&given);
     if let Some(step) = &a.stop_after {
         let last = step_number(&session, step, &given)?;
-        let mut t = Timeline::default();
-        session.run_until(&borrowed, last, &mut t)?;
-        waiting.finish_and_clear();
-        let wall = t.step_wall_ns();
-        let ran: Vec<(usize, &String, f64)> = t
-            .steps
-            .iter()
-            .enumerate()
-            .take(last as usize + 1)
-            .map(|(i, n)| (i, n, wall[i] as f64 * 1e-9))
-            .collect();
-        if a.json {
-            let list: Vec<_> = ran
-                .iter()
-                .map(|(i, n, s)| serde_json::json!({"step": i, "name": n, "us": s * 1e6}))
-                .collect();
-            return output::json(&serde_json::json!({"stopped_after": last, "steps": list}));
-        }
-        let mut text = format!("stopped after step {last}\n");
-        for (i, n, s) in ran {
-            let _ = writeln!(text, "  {i:>4}  {:>9}  {n}", units::seconds(s));
-        }
-        return output::print(&text);
+        return stopped(&a, &session, &borrowed, last, &waiting);
     }
     if a.no_fallback {
         let model = session.model();
@@ -267,22 +304,7 @@ pub fn run(a: Args) -> Done {
     if let Some(path) = &a.outputs {
         data::write_npz(path, &outputs)?;
     }
-    let comparison = match &a.compare {
-        None => None,
-        Some(path) => {
-            let want = data::read_npz(path)?;
-            let d = Tolerance::default();
-            let tolerance = Tolerance {
-                rtol: a.rtol.unwrap_or(d.rtol),
-                atol: a.atol.unwrap_or(d.atol),
-            };
-            let thin: Vec<(String, Tensor)> = outputs
-                .iter()
-                .map(|(n, t)| (n.clone(), shopfloor::thinned(t, a.stride.unwrap_or(1))))
-                .collect();
-            Some(shopfloor::compare(&thin, &want, tolerance))
-        }
-    };
+    let comparison = compared(&a, &outputs)?;
     let fallback_steps = planview::fallbacks(&session);
     if a.no_fallback {
         refuse(&a.model, &fallback_steps)?;

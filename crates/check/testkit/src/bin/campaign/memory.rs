@@ -98,6 +98,25 @@ fn shapes(names: &[String], threads: usize, runs: usize, longest: usize) -> (Str
     (text, wrong)
 }
 
+/// Bytes of a model's peak that are neither stated nor the caller's.
+fn over(f: &Figures) -> i64 {
+    f.peak as i64 - (f.total + f.ports) as i64
+}
+
+/// A model's line of the table.
+fn row(name: &str, f: &Figures) -> String {
+    let cells = [
+        f.weights, f.in_place, f.packed, f.late, f.arena, f.scratch, f.total, f.ports, f.peak,
+    ];
+    format!(
+        "| {name} | {} | {:.1} | {:.2} | {} |",
+        cells.map(mib).join(" | "),
+        over(f) as f64 / f64::from(1 << 20),
+        f.peak as f64 / f.weights.max(1) as f64,
+        if f.kept() { "yes" } else { "NO" },
+    )
+}
+
 pub fn run(args: &[String]) -> ExitCode {
     if args.first().is_some_and(|a| a == CHILD) {
         return match child(&args[1..]) {
@@ -154,19 +173,8 @@ pub fn run(args: &[String]) -> ExitCode {
             Ok(f) => {
                 wrong += usize::from(!f.kept());
                 beside = f.beside;
-                let over = f.peak as i64 - (f.total + f.ports) as i64;
-                most = most.max(over);
-                let cells = [
-                    f.weights, f.in_place, f.packed, f.late, f.arena, f.scratch, f.total, f.ports,
-                    f.peak,
-                ];
-                format!(
-                    "| {name} | {} | {:.1} | {:.2} | {} |",
-                    cells.map(mib).join(" | "),
-                    over as f64 / f64::from(1 << 20),
-                    f.peak as f64 / f.weights.max(1) as f64,
-                    if f.kept() { "yes" } else { "NO" },
-                )
+                most = most.max(over(&f));
+                row(name, &f)
             }
             Err(e) => {
                 wrong += 1;
@@ -176,7 +184,20 @@ pub fn run(args: &[String]) -> ExitCode {
         println!("{line}");
         let _ = writeln!(rows, "{line}");
     }
-    let text = format!(
+    let text = stated(&rows, (names.len(), wrong), threads, (beside, most));
+    let out = out.unwrap_or(root().join("bench/MEMORY.md"));
+    written(&out, &text, names.len(), wrong)
+}
+
+/// The page of stated and measured memory: `wrong` of `models` took more than stated, and what a plan states that
+/// a process may take beside, and the most that one took.
+fn stated(
+    rows: &str,
+    (models, wrong): (usize, usize),
+    threads: usize,
+    (beside, most): (u64, i64),
+) -> String {
+    format!(
         "# Memory stated and measured\n\n{}, commit {}, {threads} threads. Made by `cargo xtask memory`: \
          what a plan states before anything is loaded, and the highest resident size of a fresh process \
          that plans and runs one request at the sizes of the reference, in MiB. `beyond` is what of the \
@@ -195,14 +216,12 @@ pub fn run(args: &[String]) -> ExitCode {
             &[(
                 format!(
                     "models of {} that take more memory than their plan states",
-                    names.len()
+                    models
                 ),
                 wrong.to_string(),
             )],
         ),
-    );
-    let out = out.unwrap_or(root().join("bench/MEMORY.md"));
-    written(&out, &text, names.len(), wrong)
+    )
 }
 
 fn written(out: &Path, text: &str, models: usize, wrong: usize) -> ExitCode {

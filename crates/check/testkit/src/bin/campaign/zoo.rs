@@ -132,6 +132,44 @@ fn ways(model: &ZooModel, path: &Path) -> Vec<(&'static str, Row)> {
         .collect()
 }
 
+fn good(r: &Row) -> bool {
+    r.report.as_ref().is_some_and(Report::passed)
+}
+
+fn agree(rows: &[(&str, Row)]) -> bool {
+    rows.iter().all(|(_, r)| good(r))
+}
+
+/// A model's line of the table.
+fn say(name: &str, model: &ZooModel, rows: &[(&str, Row)]) {
+    let worst = rows
+        .iter()
+        .filter_map(|(_, r)| r.report.as_ref().map(Report::worst))
+        .fold(0.0, f64::max);
+    let tolerance = model.meta().tolerance;
+    let last = &rows[rows.len() - 1].1;
+    println!(
+        "{name:<26}{:<8}{worst:>11.2e}{tolerance:>11.1e}{:>7}{:>6}{:>7.1}%{:>8.1}%",
+        if agree(rows) { "yes" } else { "NO" },
+        last.steps,
+        last.host,
+        last.time.share * 100.0,
+        last.time.longest.as_ref().map_or(0.0, |l| l.1) * 100.0,
+    );
+}
+
+/// What is wrong with each way that does not agree.
+fn complain(rows: &[(&str, Row)]) {
+    for (how, r) in rows.iter().filter(|(_, r)| !good(r)) {
+        let why = match (&r.problem, &r.report) {
+            (Some(p), _) => p.clone(),
+            (None, Some(r)) => r.to_string(),
+            (None, None) => String::new(),
+        };
+        println!("    {how}: {why}");
+    }
+}
+
 pub fn run(args: &[String]) -> ExitCode {
     if let Some(at) = args.iter().position(|a| a == "--on") {
         let Some(on) = args.get(at + 1) else {
@@ -177,23 +215,9 @@ pub fn run(args: &[String]) -> ExitCode {
         };
         ran += 1;
         let rows = ways(&model, prepared.model.as_path());
-        let good = |r: &Row| r.report.as_ref().is_some_and(Report::passed);
-        let agrees = rows.iter().all(|(_, r)| good(r));
-        wrong += usize::from(!agrees);
-        let worst = rows
-            .iter()
-            .filter_map(|(_, r)| r.report.as_ref().map(Report::worst))
-            .fold(0.0, f64::max);
-        let tolerance = model.meta().tolerance;
+        wrong += usize::from(!agree(&rows));
+        say(&name, &model, &rows);
         let last = &rows[rows.len() - 1].1;
-        println!(
-            "{name:<26}{:<8}{worst:>11.2e}{tolerance:>11.1e}{:>7}{:>6}{:>7.1}%{:>8.1}%",
-            if agrees { "yes" } else { "NO" },
-            last.steps,
-            last.host,
-            last.time.share * 100.0,
-            last.time.longest.as_ref().map_or(0.0, |l| l.1) * 100.0,
-        );
         steps += last.steps;
         host += last.host;
         if let Some((step, share)) = &last.time.longest
@@ -207,14 +231,7 @@ pub fn run(args: &[String]) -> ExitCode {
             );
             long += 1;
         }
-        for (how, r) in rows.iter().filter(|(_, r)| !good(r)) {
-            let why = match (&r.problem, &r.report) {
-                (Some(p), _) => p.clone(),
-                (None, Some(r)) => r.to_string(),
-                (None, None) => String::new(),
-            };
-            println!("    {how}: {why}");
-        }
+        complain(&rows);
     }
     println!("{ran} models, {wrong} do not agree");
     println!(

@@ -34,6 +34,60 @@ fn recovered(all: &Answers, from: f64, to: f64, aim: f64) -> f64 {
     to - from
 }
 
+/// What a supervised engine answers in the seconds before a neighbour comes to core `hit`, while it is there
+/// and after that, and what was changed meanwhile.
+fn supervised(
+    hit: usize,
+    (before, there, after): (f64, f64, f64),
+) -> Result<(Answers, Vec<String>), String> {
+    let e = engine(None, None)?;
+    let s = session(&e, "ppocr_rec", |b| b)?;
+    let x = given(&s, &[("DynamicDimension.1", 160)])?;
+    let x = inputs::borrowed(&x);
+    let call = |_| s.run(&x).map(drop).map_err(text);
+    call(0)?;
+    let watching = supervise(&e)?;
+    let all = std::thread::scope(|scope| {
+        let world = scope.spawn(move || -> Result<(), String> {
+            std::thread::sleep(Duration::from_secs_f64(before));
+            let n = Neighbour::on(hit)?;
+            std::thread::sleep(Duration::from_secs_f64(there));
+            drop(n);
+            Ok(())
+        });
+        let time = Duration::from_secs_f64(before + there + after);
+        let all = closed(1, time, &call);
+        world
+            .join()
+            .map_err(|_| "the neighbour's thread panicked")??;
+        all
+    })?;
+    watching.finish().map_err(text)?;
+    Ok((all, changes(&e.decisions())))
+}
+
+/// Requests per second for `probe` each with one and with two workers: without a neighbour on core `hit`, and
+/// beside it.
+fn oracle(hit: usize, probe: Duration) -> Result<[[f64; 2]; 2], String> {
+    let mut out = [[0.0; 2]; 2];
+    let e = engine(None, None)?;
+    let s = session(&e, "ppocr_rec", |b| b)?;
+    let x = given(&s, &[("DynamicDimension.1", 160)])?;
+    let x = inputs::borrowed(&x);
+    let call = |_| s.run(&x).map(drop).map_err(text);
+    call(0)?;
+    for (with, row) in out.iter_mut().enumerate() {
+        let _neighbour = (with == 1).then(|| Neighbour::on(hit)).transpose()?;
+        for (workers, cell) in (1..).zip(row.iter_mut()) {
+            e.limit_workers(workers);
+            closed(1, Duration::from_millis(100), &call)?;
+            let all = closed(1, probe, &call)?;
+            *cell = rate(&all, 0.0, probe.as_secs_f64());
+        }
+    }
+    Ok(out)
+}
+
 pub fn neighbour(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
     let cpus = cpu::detect::worker_cpus();
     if cpus.len() < WORKERS {
@@ -56,57 +110,11 @@ pub fn neighbour(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
         quiet.hold()?;
         // Workers pinned to either core are hit in turn.
         let hit = cpus[block % WORKERS];
-        let supervised = || -> Result<(Answers, Vec<String>), String> {
-            let e = engine(None, None)?;
-            let s = session(&e, "ppocr_rec", |b| b)?;
-            let x = given(&s, &[("DynamicDimension.1", 160)])?;
-            let x = inputs::borrowed(&x);
-            let call = |_| s.run(&x).map(drop).map_err(text);
-            call(0)?;
-            let watching = supervise(&e)?;
-            let all = std::thread::scope(|scope| {
-                let world = scope.spawn(move || -> Result<(), String> {
-                    std::thread::sleep(Duration::from_secs_f64(before));
-                    let n = Neighbour::on(hit)?;
-                    std::thread::sleep(Duration::from_secs_f64(there));
-                    drop(n);
-                    Ok(())
-                });
-                let time = Duration::from_secs_f64(before + there + after);
-                let all = closed(1, time, &call);
-                world
-                    .join()
-                    .map_err(|_| "the neighbour's thread panicked")??;
-                all
-            })?;
-            watching.finish().map_err(text)?;
-            Ok((all, changes(&e.decisions())))
-        };
-        // Each static way under both conditions.
-        let oracle = || -> Result<[[f64; 2]; 2], String> {
-            let mut out = [[0.0; 2]; 2];
-            let e = engine(None, None)?;
-            let s = session(&e, "ppocr_rec", |b| b)?;
-            let x = given(&s, &[("DynamicDimension.1", 160)])?;
-            let x = inputs::borrowed(&x);
-            let call = |_| s.run(&x).map(drop).map_err(text);
-            call(0)?;
-            for (with, row) in out.iter_mut().enumerate() {
-                let _neighbour = (with == 1).then(|| Neighbour::on(hit)).transpose()?;
-                for (workers, cell) in (1..).zip(row.iter_mut()) {
-                    e.limit_workers(workers);
-                    closed(1, Duration::from_millis(100), &call)?;
-                    let all = closed(1, probe, &call)?;
-                    *cell = rate(&all, 0.0, probe.as_secs_f64());
-                }
-            }
-            Ok(out)
-        };
         let (mut o, mut now);
         let (all, did) = loop {
-            o = oracle()?;
-            let s = supervised()?;
-            now = oracle()?;
+            o = oracle(hit, probe)?;
+            let s = supervised(hit, (before, there, after))?;
+            now = oracle(hit, probe)?;
             // A shared machine may give two processors or two halves of one for a while: then the oracle is of
             // another machine than what it is compared with.
             let changed = |a: f64, b: f64| a.max(b) > STEADY * a.min(b);

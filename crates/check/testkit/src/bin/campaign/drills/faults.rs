@@ -2,7 +2,7 @@
 use super::world::{closed, engine, given, quantile, rate, resident, right, session, text};
 use super::{Aim, Figure, How, Outcome};
 use crate::quiet::Quiet;
-use shopfloor::{DimBox, inputs};
+use shopfloor::{DimBox, Plan, Session, Tensor, inputs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -121,17 +121,16 @@ struct Ran {
     within: u64,
 }
 
-pub fn million(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
-    // Requests and swaps of all blocks together.
-    let (requests, swaps): (u64, u64) = match how.quick {
-        true => (100_000, 1_000),
-        false => (1_000_000, 10_000),
-    };
-    let (mut wrong, mut lost, mut tail, mut grown, mut told) =
-        (vec![], vec![], vec![], vec![], vec![]);
-    let mut beside = vec![];
-    for block in 0..how.blocks {
-        quiet.hold()?;
+/// A session with four callers' inputs, the answers that are right, and two plans to swap.
+struct Swapped {
+    session: Session,
+    all: Vec<(inputs::Named, Vec<(String, Tensor)>)>,
+    /// Two plans that differ: for one worker, and for all.
+    plans: [Plan; 2],
+}
+
+impl Swapped {
+    fn new() -> Result<Swapped, String> {
         let e = engine(None, None)?;
         let s = session(&e, "digits_cnn", |b| b)?;
         let mut all = Vec::new();
@@ -155,95 +154,121 @@ pub fn million(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
                 .bind(s.runtime().program(), &dims, &o)
                 .map_err(text)?
         };
-        let swap = |i: u64| -> Result<(), String> {
-            let plan = if i.is_multiple_of(2) { &one } else { &two };
-            let swapped = plan::with_pauses(cpu::step_aside, || s.swap_plan(plan.clone()));
-            swapped.map(drop).map_err(text)
+        Ok(Swapped {
+            session: s,
+            all,
+            plans: [one, two],
+        })
+    }
+
+    /// Swaps to the plan whose turn is the `i`th.
+    fn swap(&self, i: u64) -> Result<(), String> {
+        let plan = &self.plans[i as usize % 2];
+        let swapped = plan::with_pauses(cpu::step_aside, || self.session.swap_plan(plan.clone()));
+        swapped.map(drop).map_err(text)
+    }
+
+    /// `share` requests. Somebody looks `looks` times whether a swap is due, and does it where `swaps`; without
+    /// swaps too, because looking is the drill's part.
+    fn run(&self, share: u64, looks: u64, swaps: bool) -> Result<Ran, String> {
+        let (left, bad, done) = (AtomicU64::new(share), AtomicU64::new(0), AtomicU64::new(0));
+        // As the supervisor's thread does, which is who swaps beside traffic.
+        let swapping = || -> Result<u64, String> {
+            cpu::stand_back();
+            let mut within = 0;
+            // One each time so many requests are done.
+            for i in 0..looks {
+                let due = i * share / looks;
+                while done.load(Ordering::Relaxed) < due && left.load(Ordering::Relaxed) > 0 {
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+                if swaps {
+                    self.swap(i)?;
+                    within += u64::from(left.load(Ordering::Relaxed) > 0);
+                }
+            }
+            Ok(within)
         };
+        let (times, within) = std::thread::scope(|scope| -> Result<_, String> {
+            let swapping = scope.spawn(swapping);
+            let callers: Vec<_> = self
+                .all
+                .iter()
+                .map(|(x, want)| {
+                    let (left, bad, done, s) = (&left, &bad, &done, &self.session);
+                    scope.spawn(move || -> Result<Vec<f64>, String> {
+                        let x = inputs::borrowed(x);
+                        let mut times = Vec::new();
+                        while left
+                            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+                                n.checked_sub(1)
+                            })
+                            .is_ok()
+                        {
+                            let began = std::time::Instant::now();
+                            let got = s.run(&x).map_err(text)?;
+                            times.push(began.elapsed().as_secs_f64());
+                            if !right(&got.into_vec(), want) {
+                                bad.fetch_add(1, Ordering::Relaxed);
+                            }
+                            done.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Ok(times)
+                    })
+                })
+                .collect();
+            let mut times = Vec::new();
+            for c in callers {
+                times.extend(c.join().map_err(|_| "a caller panicked")??);
+            }
+            let within = swapping.join().map_err(|_| "the swapper panicked")??;
+            Ok((times, within))
+        })?;
+        Ok(Ran {
+            times,
+            bad: bad.into_inner(),
+            done: done.into_inner(),
+            within,
+        })
+    }
+
+    /// The same without swaps: each of the two plans has half of the requests.
+    fn still(&self, share: u64, looks: u64) -> Result<Ran, String> {
+        let mut both = Ran::default();
+        for i in 0..2 {
+            self.swap(i)?;
+            let half = self.run(share / 2, looks / 2, false)?;
+            both.times.extend(half.times);
+            both.bad += half.bad;
+            both.done += half.done;
+        }
+        Ok(both)
+    }
+}
+
+pub fn million(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
+    // Requests and swaps of all blocks together.
+    let (requests, swaps): (u64, u64) = match how.quick {
+        true => (100_000, 1_000),
+        false => (1_000_000, 10_000),
+    };
+    let (mut wrong, mut lost, mut tail, mut grown, mut told) =
+        (vec![], vec![], vec![], vec![], vec![]);
+    let mut beside = vec![];
+    for block in 0..how.blocks {
+        quiet.hold()?;
+        let s = Swapped::new()?;
         // Even, since half of them is asked for.
         let share = requests / how.blocks as u64 / 2 * 2;
-        // Without swaps too somebody looks when the next would be due: that is the drill's, not a swap's.
-        let run = |share: u64, looks: u64, swaps: bool| -> Result<Ran, String> {
-            let (left, bad, done) = (AtomicU64::new(share), AtomicU64::new(0), AtomicU64::new(0));
-            // As the supervisor's thread does, which is who swaps beside traffic.
-            let swapping = || -> Result<u64, String> {
-                cpu::stand_back();
-                let mut within = 0;
-                // One each time so many requests are done.
-                for i in 0..looks {
-                    let due = i * share / looks;
-                    while done.load(Ordering::Relaxed) < due && left.load(Ordering::Relaxed) > 0 {
-                        std::thread::sleep(Duration::from_micros(50));
-                    }
-                    if swaps {
-                        swap(i)?;
-                        within += u64::from(left.load(Ordering::Relaxed) > 0);
-                    }
-                }
-                Ok(within)
-            };
-            let (times, within) = std::thread::scope(|scope| -> Result<_, String> {
-                let swapping = scope.spawn(swapping);
-                let callers: Vec<_> = all
-                    .iter()
-                    .map(|(x, want)| {
-                        let (left, bad, done, s) = (&left, &bad, &done, &s);
-                        scope.spawn(move || -> Result<Vec<f64>, String> {
-                            let x = inputs::borrowed(x);
-                            let mut times = Vec::new();
-                            while left
-                                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
-                                    n.checked_sub(1)
-                                })
-                                .is_ok()
-                            {
-                                let began = std::time::Instant::now();
-                                let got = s.run(&x).map_err(text)?;
-                                times.push(began.elapsed().as_secs_f64());
-                                if !right(&got.into_vec(), want) {
-                                    bad.fetch_add(1, Ordering::Relaxed);
-                                }
-                                done.fetch_add(1, Ordering::Relaxed);
-                            }
-                            Ok(times)
-                        })
-                    })
-                    .collect();
-                let mut times = Vec::new();
-                for c in callers {
-                    times.extend(c.join().map_err(|_| "a caller panicked")??);
-                }
-                let within = swapping.join().map_err(|_| "the swapper panicked")??;
-                Ok((times, within))
-            })?;
-            Ok(Ran {
-                times,
-                bad: bad.into_inner(),
-                done: done.into_inner(),
-                within,
-            })
-        };
         let own = swaps / how.blocks as u64;
         // The first swaps grow what is kept between requests.
-        run(share, own.min(20), true)?;
+        s.run(share, own.min(20), true)?;
         let memory = resident();
-        // Each of the two plans has half of the requests in both.
-        let still = || -> Result<Ran, String> {
-            let mut both = Ran::default();
-            for i in 0..2 {
-                swap(i)?;
-                let half = run(share / 2, own / 2, false)?;
-                both.times.extend(half.times);
-                both.bad += half.bad;
-                both.done += half.done;
-            }
-            Ok(both)
-        };
         let (without, with) = match block % 2 {
-            0 => (still()?, run(share, own, true)?),
+            0 => (s.still(share, own)?, s.run(share, own, true)?),
             _ => {
-                let with = run(share, own, true)?;
-                (still()?, with)
+                let with = s.run(share, own, true)?;
+                (s.still(share, own)?, with)
             }
         };
         let p99 = |r: &Ran| quantile(r.times.clone(), 0.99);

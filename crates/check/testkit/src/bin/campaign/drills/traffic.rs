@@ -19,61 +19,74 @@ fn alone(s: &Session, x: &[(&str, &Tensor)]) -> Result<f64, String> {
     Ok(quantile(all.iter().map(|a| a.1).collect(), 0.5))
 }
 
+/// The dim of the second model whose value is not the one that was planned for.
+const WIDTH: &str = "DynamicDimension.1";
+const SHORT: i64 = 160;
+const LONG: i64 = 320;
+
+/// Requests (when, how long, whether answered).
+type Requests = Vec<(f64, f64, bool)>;
+
+/// Requests of the second model when, at `at` of `end` seconds, it takes over from the first with longer ones;
+/// how many were lost, and what the supervisor changed. Without one the second length is planned for before
+/// anybody asks for it: that is the oracle.
+fn shifted(
+    supervised: bool,
+    (at, end): (f64, f64),
+    seed: u64,
+) -> Result<(Requests, f64, Vec<String>), String> {
+    let e = engine(None, None)?;
+    let (a, b) = (
+        session(&e, "ppocr_cls", |b| b)?,
+        session(&e, "ppocr_rec", |b| b)?,
+    );
+    let (xa, xs, xl) = (
+        given(&a, &[])?,
+        given(&b, &[(WIDTH, SHORT)])?,
+        given(&b, &[(WIDTH, LONG)])?,
+    );
+    let (xa, xs, xl) = (
+        inputs::borrowed(&xa),
+        inputs::borrowed(&xs),
+        inputs::borrowed(&xl),
+    );
+    let (ta, ts) = (alone(&a, &xa)?, alone(&b, &xs)?);
+    // Longer requests of b take about as much longer as they are.
+    let tl = ts * LONG as f64 / SHORT as f64;
+    if !supervised {
+        b.run(&xl).map_err(text)?;
+    }
+    let watching = supervised.then(|| supervise(&e)).transpose()?;
+    let mut ats = poisson(0.5 / ta, 0.0, at, seed);
+    ats.extend(poisson(0.05 / ta, at, end, seed + 100));
+    let mut bts = poisson(0.05 / ts, 0.0, at, seed + 200);
+    bts.extend(poisson(0.5 / tl, at, end, seed + 300));
+    let b_due = bts.clone();
+    let (sa, sb) = std::thread::scope(|s| {
+        let first = s.spawn(|| open(SENDERS, &ats, &|| {}, &|_| a.run(&xa).is_ok()));
+        let second = open(SENDERS, &bts, &|| {}, &|i| {
+            let x = if b_due[i] < at { &xs } else { &xl };
+            b.run(x).is_ok()
+        });
+        (first.join().unwrap_or_default(), second)
+    });
+    if let Some(w) = watching {
+        w.finish().map_err(text)?;
+    }
+    let bad = sa.iter().chain(&sb).filter(|r| !r.2).count();
+    let missing = ats.len() + bts.len() - sa.len() - sb.len();
+    Ok((sb, (bad + missing) as f64, changes(&e.decisions())))
+}
+
 pub fn shift(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
     let (at, end) = match how.quick {
         true => (1.5, 5.0),
         false => (3.0, 8.0),
     };
-    let (short, long) = (160, 320);
-    let width = "DynamicDimension.1";
     let (mut ratio, mut lost, mut time, mut notes) = (vec![], vec![], vec![], vec![]);
     for block in 0..how.blocks {
         quiet.hold()?;
-        // The oracle has planned for the second length before anybody asks for it.
-        let once = |supervised: bool| -> Result<_, String> {
-            let e = engine(None, None)?;
-            let (a, b) = (
-                session(&e, "ppocr_cls", |b| b)?,
-                session(&e, "ppocr_rec", |b| b)?,
-            );
-            let (xa, xs, xl) = (
-                given(&a, &[])?,
-                given(&b, &[(width, short)])?,
-                given(&b, &[(width, long)])?,
-            );
-            let (xa, xs, xl) = (
-                inputs::borrowed(&xa),
-                inputs::borrowed(&xs),
-                inputs::borrowed(&xl),
-            );
-            let (ta, ts) = (alone(&a, &xa)?, alone(&b, &xs)?);
-            // Longer requests of b take about as much longer as they are.
-            let tl = ts * long as f64 / short as f64;
-            if !supervised {
-                b.run(&xl).map_err(text)?;
-            }
-            let watching = supervised.then(|| supervise(&e)).transpose()?;
-            let seed = 17 + block as u64;
-            let mut ats = poisson(0.5 / ta, 0.0, at, seed);
-            ats.extend(poisson(0.05 / ta, at, end, seed + 100));
-            let mut bts = poisson(0.05 / ts, 0.0, at, seed + 200);
-            bts.extend(poisson(0.5 / tl, at, end, seed + 300));
-            let b_due = bts.clone();
-            let (sa, sb) = std::thread::scope(|s| {
-                let first = s.spawn(|| open(SENDERS, &ats, &|| {}, &|_| a.run(&xa).is_ok()));
-                let second = open(SENDERS, &bts, &|| {}, &|i| {
-                    let x = if b_due[i] < at { &xs } else { &xl };
-                    b.run(x).is_ok()
-                });
-                (first.join().unwrap_or_default(), second)
-            });
-            if let Some(w) = watching {
-                w.finish().map_err(text)?;
-            }
-            let bad = sa.iter().chain(&sb).filter(|r| !r.2).count();
-            let missing = ats.len() + bts.len() - sa.len() - sb.len();
-            Ok((sb, (bad + missing) as f64, changes(&e.decisions())))
-        };
+        let once = |supervised| shifted(supervised, (at, end), 17 + block as u64);
         let (s, o) = match block % 2 {
             0 => {
                 let s = once(true)?;
@@ -97,7 +110,7 @@ pub fn shift(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
         time.push(early.fold(0.0, f64::max));
         if block == 0 {
             notes.push(format!(
-                "ppocr_cls at half of what one request at a time can do gives way to ppocr_rec at width {long} instead of {short}; the oracle had that width planned. Its p99 in the first block: {:.2} ms. The supervisor's changes: {}.",
+                "ppocr_cls at half of what one request at a time can do gives way to ppocr_rec at width {LONG} instead of {SHORT}; the oracle had that width planned. Its p99 in the first block: {:.2} ms. The supervisor's changes: {}.",
                 1e3 * best,
                 match s.2.is_empty() {
                     true => "none".into(),

@@ -9,6 +9,7 @@ use crate::quiet::Quiet;
 use shopfloor::{Session, Tensor, Timeline, inputs};
 use shopfloor_tools::data;
 use std::process::Command;
+use std::time::Duration;
 
 const URGENT: &str = "ppocr_cls";
 const BACKGROUND: &str = "magika";
@@ -34,16 +35,26 @@ fn longest_task(s: &Session, x: &[(&str, &Tensor)]) -> Result<f64, String> {
     Ok(quantile(all, 0.5))
 }
 
-pub fn urgent(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
-    let time = how.seconds(4.0, 2.0);
-    let seconds = time.as_secs_f64();
-    let (mut over, mut left, mut alone99, mut beside99) = (vec![], vec![], vec![], vec![]);
-    let mut shares = [(0.5, "median"), (0.9, "p90")].map(|(q, n)| (q, n, vec![], vec![]));
-    let (mut theirs, mut their_left) = (vec![], vec![]);
-    let mut notes = Vec::new();
-    let mut others = TwoProcesses::find(&how.python);
-    for block in 0..how.blocks {
-        quiet.hold()?;
+/// Urgent requests (when, how long, whether answered).
+type Requests = Vec<(f64, f64, bool)>;
+
+/// What a block of the pair in one engine gave.
+struct Pair {
+    /// Seconds of the background's longest task.
+    task: f64,
+    /// Urgent requests alone, and beside the background.
+    alone: Requests,
+    beside: Requests,
+    /// The background's requests per second alone, and beside the urgent ones.
+    done: f64,
+    left: f64,
+    /// Inputs of both models.
+    inputs: [inputs::Named; 2],
+}
+
+impl Pair {
+    fn measure(block: usize, time: Duration) -> Result<Pair, String> {
+        let seconds = time.as_secs_f64();
         let e = engine(None, None)?;
         let u = session(&e, URGENT, |b| b.with_priority(10))?;
         let b = session(&e, BACKGROUND, |b| b)?;
@@ -59,51 +70,77 @@ pub fn urgent(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
             let ats = poisson(RATE, 0.0, seconds, 7 + TURNS * block as u64 + turn);
             open(4, &ats, &|| drop(u.run(&gu)), &|_| u.run(&gu).is_ok())
         };
-        let p99 = |all: &[(f64, f64, bool)]| quantile(all.iter().map(|r| r.1).collect(), 0.99);
-        let busy = |all: &[(f64, f64, bool)]| -> f64 {
-            // What it keeps the engine from, as a share of the time.
-            let took = quantile(all.iter().map(|r| r.1).collect(), 0.5);
-            (took * RATE).min(1.0)
-        };
         let background = || closed(CALLERS, time, &|_| b.run(&gb).map(drop).map_err(text));
-        let (mut first, mut both, mut done, mut beside) = (vec![], vec![], 0.0, 0.0);
+        let (mut alone, mut beside, mut done, mut left) = (vec![], vec![], 0.0, 0.0);
         for turn in 0..TURNS {
-            first.extend(urgent(turn));
+            alone.extend(urgent(turn));
             done += rate(&background()?, 0.0, seconds) / TURNS as f64;
             let (all, rest) = std::thread::scope(|s| {
                 let t = s.spawn(|| urgent(turn));
                 let rest = background();
                 (t.join().unwrap_or_default(), rest)
             });
-            both.extend(all);
-            if both.len() != first.len() {
+            beside.extend(all);
+            if beside.len() != alone.len() {
                 return Err("an urgent caller panicked: its requests are missing".into());
             }
-            beside += rate(&rest?, 0.0, seconds) / TURNS as f64;
+            left += rate(&rest?, 0.0, seconds) / TURNS as f64;
         }
         watching.finish().map_err(text)?;
-        if both.iter().chain(&first).any(|r| !r.2) {
+        if beside.iter().chain(&alone).any(|r| !r.2) {
             return Err("an urgent request failed".into());
         }
-        let (a, t) = (p99(&first), p99(&both));
+        drop((gu, gb));
+        Ok(Pair {
+            task,
+            alone,
+            beside,
+            done,
+            left,
+            inputs: [xu, xb],
+        })
+    }
+
+    /// The background's share of the time that urgent requests leave.
+    fn share(&self) -> f64 {
+        let took = time_of(&self.alone, 0.5);
+        self.left / (self.done * (1.0 - (took * RATE).min(1.0)))
+    }
+}
+
+/// The quantile `q` of the seconds that requests took.
+fn time_of(all: &Requests, q: f64) -> f64 {
+    quantile(all.iter().map(|r| r.1).collect(), q)
+}
+
+pub fn urgent(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
+    let time = how.seconds(4.0, 2.0);
+    let (mut over, mut left, mut alone99, mut beside99) = (vec![], vec![], vec![], vec![]);
+    let mut shares = [(0.5, "median"), (0.9, "p90")].map(|(q, n)| (q, n, vec![], vec![]));
+    let (mut theirs, mut their_left) = (vec![], vec![]);
+    let mut notes = Vec::new();
+    let mut others = TwoProcesses::find(&how.python);
+    for block in 0..how.blocks {
+        quiet.hold()?;
+        let p = Pair::measure(block, time)?;
+        let (a, t) = (time_of(&p.alone, 0.99), time_of(&p.beside, 0.99));
         alone99.push(1e3 * a);
         beside99.push(1e3 * t);
         for (q, _, alone, beside) in &mut shares {
-            let of =
-                |all: &[(f64, f64, bool)]| 1e3 * quantile(all.iter().map(|r| r.1).collect(), *q);
-            alone.push(of(&first));
-            beside.push(of(&both));
+            alone.push(1e3 * time_of(&p.alone, *q));
+            beside.push(1e3 * time_of(&p.beside, *q));
         }
-        over.push(t / (a + task));
-        left.push(beside / (done * (1.0 - busy(&first))));
+        over.push(t / (a + p.task));
+        left.push(p.share());
         if block == 0 {
             notes.push(format!(
                 "{URGENT} at {RATE} requests/s with priority 10 from callers that have called before, beside {BACKGROUND} with {CALLERS} callers, alone and beside it in turns, {TURNS} times in a block; the background's longest task takes {:.3} ms.",
-                1e3 * task
+                1e3 * p.task
             ));
         }
         if let Ok(o) = &mut others {
-            match o.measure(&xu, &xb, seconds) {
+            let [xu, xb] = &p.inputs;
+            match o.measure(xu, xb, time.as_secs_f64()) {
                 Ok([a, t, most, beside, took]) => {
                     theirs.push(t / a);
                     their_left.push(beside / (most * (1.0 - (took * RATE).min(1.0))));
