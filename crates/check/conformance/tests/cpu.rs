@@ -21,12 +21,12 @@ fn every_family_agrees_with_the_reference() {
     for isa in Isa::ALL.into_iter().filter(|i| i.available()) {
         for threads in [1, 2] {
             let d = device(Some(isa), threads);
-            let own = testing::Share::cases(80, 20);
+            let own = testing::Share::cases(240, 7);
             let count = seeds((own.end - own.start) as usize);
             let out = run(&OnDevice(&d), None, 9000 + own.start, count);
             let out = out.unwrap_or_else(|e| panic!("{isa}, {threads} workers: {e}"));
             println!("{isa}, {threads} workers: {:?}", out.agreed);
-            assert!(out.total() > 500, "{out:?}");
+            assert!(out.total() > 150, "{out:?}");
             assert!(out.agreed.len() >= 9, "{:?}", out.agreed);
         }
     }

@@ -5,9 +5,12 @@ use shopfloor_conformance::{Emulated, run, scalars, seeds};
 
 #[test]
 fn every_family_agrees_with_the_reference() {
-    let out = run(&Emulated::default(), None, 3000, seeds(12)).unwrap_or_else(|e| panic!("{e}"));
+    let own = testing::Share::cases(12, 3);
+    let count = seeds((own.end - own.start) as usize);
+    let out = run(&Emulated::default(), None, 3000 + own.start, count);
+    let out = out.unwrap_or_else(|e| panic!("{e}"));
     println!("{:?}, refused {:?}", out.agreed, out.refused);
-    assert!(out.total() > 250, "{:?}", out.agreed);
+    assert!(out.total() > 50, "{:?}", out.agreed);
     assert!(out.agreed.len() >= 7, "{:?}", out.agreed);
 }
 

@@ -11,7 +11,7 @@ fn expected(why: &str) -> bool {
 }
 
 fn check(shuffle: u32, seed: u64, each: u64) -> Outcome {
-    let own = testing::Share::cases(40, each);
+    let own = testing::Share::cases(100, each);
     let count = seeds((own.end - own.start) as usize);
     let out = run(&Interpreter { shuffle }, None, seed + own.start, count);
     let out = out.unwrap_or_else(|e| panic!("{e}"));
@@ -23,20 +23,20 @@ fn check(shuffle: u32, seed: u64, each: u64) -> Outcome {
 
 #[test]
 fn every_family_agrees_with_the_reference() {
-    let out = check(0, 1, 5);
+    let out = check(0, 1, 2);
     println!(
         "{:?}, refused {}",
         out.agreed,
         out.refused.values().sum::<usize>()
     );
     assert!(out.agreed.len() >= 7, "{:?}", out.agreed);
-    assert!(out.total() > 150, "{:?}", out.agreed);
+    assert!(out.total() > 50, "{:?}", out.agreed);
 }
 
 #[test]
 fn shuffles_give_the_same() {
-    let out = check(32, 1000, 3);
-    assert!(out.total() > 70, "{:?}", out.agreed);
+    let out = check(32, 1000, 1);
+    assert!(out.total() > 20, "{:?}", out.agreed);
 }
 
 #[test]

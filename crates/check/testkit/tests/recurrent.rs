@@ -223,7 +223,12 @@ fn engines() -> Vec<(String, Arc<Engine>)> {
 fn seeds() -> std::ops::Range<u64> {
     match std::env::var("SHOPFLOOR_SEED").map(|s| s.parse::<u64>()) {
         Ok(Ok(s)) => s..s + 1,
-        _ => 1..400,
+        // A fifth of them is looked at as tile programs.
+        _ => {
+            let own = testing::Share::cases(8, 200);
+            println!("seeds {} to {}", own.start + 1, own.end);
+            own.start + 1..own.end + 1
+        }
     }
 }
 
@@ -312,4 +317,31 @@ fn tile_programs_agree_with_the_oracle() {
         }
     }
     assert!(done > 0);
+}
+
+/// With one position the state is not carried along an axis: the gates' product and the candidate's, which is
+/// over what the gates let through, lie in one kernel without an order between its positions.
+#[test]
+fn a_gru_of_one_position_has_a_schedule_on_gpus() {
+    let machine = machines::find("h100").unwrap();
+    let target = emit::ptx::target("sm_90");
+    let planner = Planner::new(vec![(machine, target)], PlanOptions::default());
+    let mut planned = 0;
+    for seed in 1..2000 {
+        let l = layer(seed);
+        let single = l.what.starts_with(&format!("seed {seed}: 1 x"));
+        let gated = l.what.contains("kind: Gru") && l.what.contains("linear_before_reset: false");
+        if !single || !gated || l.what.contains("of f64") {
+            continue;
+        }
+        let options = ModelOptions {
+            dims: l.dims.clone(),
+            ..Default::default()
+        };
+        let model = Model::from_graph("layer", &l.graph, &options).unwrap();
+        let plan = planner.bind(model.program(), &l.dims, &Allotment::default());
+        assert!(plan.is_ok(), "{}: {}", l.what, plan.unwrap_err());
+        planned += 1;
+    }
+    assert!(planned > 20, "{planned}");
 }

@@ -81,7 +81,7 @@ const MODELS: &[&str] = &[
 ];
 
 /// Parts of them, of which a run takes one; `cargo xtask zoo` takes all.
-const RUN_SHARES: u64 = 4;
+const RUN_SHARES: u64 = 8;
 /// Parts of them, of which a run prints one.
 const SHARES: u64 = 20;
 

@@ -18,7 +18,9 @@ pub const RUNNER: &str = "time-test-program";
 /// # Errors
 /// Cargo cannot be started, or the times cannot be written down.
 pub fn slow_tests(root: &Path, args: &[String]) -> Result<ExitCode, String> {
-    let kept = root.join("target/slow-tests.tsv");
+    let dir = root.join("target");
+    std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let kept = dir.join("slow-tests.tsv");
     let _ = std::fs::remove_file(&kept);
     let me = std::env::current_exe().map_err(|e| e.to_string())?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// Threads that are looked at: asking for more of them costs more than the answer is worth.
+#[cfg(any(target_os = "linux", test))]
 const THREADS: usize = 256;
 /// What others use of a core below this is accounting by ticks, and the system's own housekeeping.
 const NOTHING: f64 = 0.1;

@@ -22,7 +22,6 @@ pub use host_part::{HostMemory, HostPart, HostView, host_block, is_road};
 pub use pages::Guard;
 #[cfg(target_os = "linux")]
 pub use pages::GuardedBytes;
-#[cfg(unix)]
 pub use pages::MappedFile;
 pub use recycle::{Recycled, Recycler};
 pub use state::State;

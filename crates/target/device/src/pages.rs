@@ -260,6 +260,30 @@ impl Drop for MappedFile {
     }
 }
 
+/// A file's contents as memory: it is not mapped on such systems.
+#[cfg(not(unix))]
+pub struct MappedFile(Vec<u8>);
+
+#[cfg(not(unix))]
+impl MappedFile {
+    /// Reads the whole of `file`.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new(mut file: &std::fs::File) -> std::io::Result<MappedFile> {
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut file, &mut bytes)?;
+        Ok(MappedFile(bytes))
+    }
+}
+
+#[cfg(not(unix))]
+impl AsRef<[u8]> for MappedFile {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

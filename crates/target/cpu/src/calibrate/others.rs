@@ -1,5 +1,6 @@
 //! What others did with the processors meanwhile, as the system accounts for it.
 
+#[cfg(target_os = "linux")]
 use crate::shares::processors;
 use std::time::Instant;
 

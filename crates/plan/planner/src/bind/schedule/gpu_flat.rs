@@ -70,9 +70,11 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     if !ordered.is_empty() {
         f.points(kernel, &ordered, &mut out);
     } else if products.len() > 1 {
-        // Sums over sums: the last product's axis goes in passes, so that what lies between has a size.
-        for (kernel, loops) in f.walks(&products) {
-            f.points(&kernel, &loops, &mut out);
+        // Sums over sums: the last product's axis goes in passes, so that what lies between has a size. Where a
+        // sum along that axis is needed whole by a later one along it, there are no passes.
+        match f.walk(&products) {
+            Some((kernel, loops)) => f.points(&kernel, &loops, &mut out),
+            None => f.points(kernel, &[], &mut out),
         }
     } else if !products.is_empty() {
         // A thread for each position would leave multiprocessors without work, and the others waiting.
@@ -102,22 +104,17 @@ struct Flat<'a> {
 }
 
 impl Flat<'_> {
-    /// Loops over what the last product sums.
-    fn walks(&self, products: &[Product]) -> Vec<(Kernel, Vec<AxisTile>)> {
-        let Some(last) = products.last() else {
-            return vec![];
-        };
+    /// Loops over what the last product sums; `None` where the body cannot be ordered for them.
+    fn walk(&self, products: &[Product]) -> Option<(Kernel, Vec<AxisTile>)> {
+        let last = products.last()?;
         let mut kernel = self.space.kernel.clone();
-        let Some(body) = gather_loops(&kernel, &last.over) else {
-            return vec![];
-        };
-        kernel.body = body;
+        kernel.body = gather_loops(&kernel, &last.over)?;
         let inner = last.over.last().copied();
         let tile = |&axis: &AxisId| AxisTile {
             axis,
             tile: if Some(axis) == inner { PASS } else { 1 },
         };
-        vec![(kernel, last.over.iter().map(tile).collect())]
+        Some((kernel, last.over.iter().map(tile).collect()))
     }
 
     /// Whether the larger factor of the only product lies along what is summed, and is long.
