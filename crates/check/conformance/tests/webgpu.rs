@@ -61,13 +61,13 @@ impl Subject for Short<'_> {
 #[test]
 fn every_family_agrees_with_the_reference() {
     let Some(d) = device() else { return };
-    let own = testing::Share::cases(40, 3);
+    let own = testing::Share::cases(120, 1);
     let count = seeds((own.end - own.start) as usize);
     let out = run(&Short(OnDevice(d)), None, 5000 + own.start, count);
     let out = out.unwrap_or_else(|e| panic!("{e}"));
     println!("{:?}, refused {:?}", out.agreed, out.refused);
-    assert!(out.total() > 70, "{out:?}");
-    assert!(out.agreed.len() >= 8, "{:?}", out.agreed);
+    assert!(out.total() > 20, "{out:?}");
+    assert!(out.agreed.len() >= 6, "{:?}", out.agreed);
 }
 
 #[test]
@@ -94,9 +94,9 @@ fn steps_of_more_tasks_than_a_submission_takes_are_cut() {
     // workgroups reaches beyond them.
     let d = WebGpuDevice::open(None).expect("an adapter");
     let d = d.with_submissions(5, 3);
-    let out = run(&Short(OnDevice(&d)), None, 7000, seeds(2)).unwrap_or_else(|e| panic!("{e}"));
+    let out = run(&Short(OnDevice(&d)), None, 7000, seeds(1)).unwrap_or_else(|e| panic!("{e}"));
     println!("{:?}, refused {:?}", out.agreed, out.refused);
-    assert!(out.total() > 40, "{out:?}");
+    assert!(out.total() > 20, "{out:?}");
     assert!(out.agreed.len() >= 6, "{:?}", out.agreed);
 }
 
