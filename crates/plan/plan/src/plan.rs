@@ -325,6 +325,12 @@ pub struct Block {
 }
 
 impl Block {
+    /// Sizes of the block's symbols at the upper end of `dims`, which init is run for; 1 without a range.
+    pub fn largest_sizes(&self, dims: &DimBox) -> Vec<i64> {
+        let symbols = self.symbols.iter();
+        symbols.map(|s| dims.get(s).map_or(1, |r| r.hi)).collect()
+    }
+
     /// Bytes of one request's arena on device `place`.
     pub fn arena(&self, place: u32) -> u64 {
         match place.checked_sub(1) {

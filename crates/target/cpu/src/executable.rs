@@ -212,16 +212,8 @@ impl CpuExecutable {
             };
         }
         for (s, state) in b.states.iter().zip(request.states.iter_mut()) {
-            let bytes = state.host()?;
-            let buffer = &b.buffers[s.buffer as usize];
-            if (bytes.len() as u64) < buffer.bytes {
-                return Err(DeviceError::Port {
-                    port: buffer.name.clone(),
-                    want: buffer.bytes,
-                    got: bytes.len() as u64,
-                });
-            }
-            f.bufs[s.buffer as usize] = bytes.as_ptr();
+            state.covers(&b.buffers[s.buffer as usize])?;
+            f.bufs[s.buffer as usize] = state.host()?.as_ptr();
         }
         Ok(())
     }

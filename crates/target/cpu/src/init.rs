@@ -214,11 +214,7 @@ impl Init<'_> {
             Params::new(),
         )?;
         let mut bound = Bound::new(&steps.params, &b.symbols, dims)?;
-        let top: Vec<i64> = b
-            .symbols
-            .iter()
-            .map(|s| dims.get(s).map_or(1, |r| r.hi))
-            .collect();
+        let top = b.largest_sizes(dims);
         let p = bound.at(&top)?;
         let mut all = vec![0; b.init.len()];
         steps.tasks(p, &mut all)?;

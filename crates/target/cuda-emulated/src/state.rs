@@ -393,9 +393,7 @@ impl State {
         q.now += ctas.map_or(0, |n| time::launch_ns(&self.gpu.info, &o.counters.total, n));
         // What nobody wrote to shared memory is undefined, not wrong: threads beyond a tile's rim read it
         // and drop what they make of it.
-        let wrong = |r: &&ptx_emulator::Report| {
-            r.kind != Finding::UninitialisedMemory || !r.message.contains("of shared memory")
-        };
+        let wrong = |r: &&ptx_emulator::Report| r.kind != Finding::UninitialisedShared;
         let mut reports = o.reports.iter().filter(wrong);
         let Some(first) = reports.next() else {
             return;

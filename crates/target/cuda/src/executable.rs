@@ -49,14 +49,9 @@ impl Port {
     /// Whether a caller's buffer of `got` bytes is of the port's size under the parameters `p`; state
     /// has a size of its own.
     pub fn takes(&self, p: &[i64], got: usize) -> Result<(), DeviceError> {
-        match self.size.bytes(p) {
-            _ if self.state => Ok(()),
-            Some(want) if want == got => Ok(()),
-            want => Err(DeviceError::Port {
-                port: self.name.clone(),
-                want: want.unwrap_or(usize::MAX) as u64,
-                got: got as u64,
-            }),
+        match self.state {
+            true => Ok(()),
+            false => device::check_port(&self.name, &self.size, p, got),
         }
     }
 }
@@ -445,13 +440,7 @@ impl CudaExecutable {
         };
         for (s, state) in b.states.iter().zip(states.iter_mut()) {
             let buffer = &b.buffers[s.buffer as usize];
-            if (state.len() as u64) < buffer.bytes {
-                return Err(DeviceError::Port {
-                    port: buffer.name.clone(),
-                    want: buffer.bytes,
-                    got: state.len() as u64,
-                });
-            }
+            state.covers(buffer)?;
             if buffer.place == 0 && self.beside.is_some() {
                 out.host.push((s.buffer, state.host()?));
                 continue;

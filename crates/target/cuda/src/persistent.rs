@@ -430,8 +430,7 @@ impl Init<'_> {
         };
         let dims = &self.plan.plan().dims;
         let mut bound = Bound::new(&params, &b.symbols, dims)?;
-        let top = b.symbols.iter().map(|s| dims.get(s).map_or(1, |r| r.hi));
-        let top: Vec<i64> = top.collect();
+        let top = b.largest_sizes(dims);
         let p = bound.at(&top)?;
         let view = HostView {
             inputs: &[],

@@ -9,6 +9,7 @@ mod error;
 mod host_part;
 mod pages;
 pub mod place;
+mod port;
 mod recycle;
 pub mod ring;
 mod state;
@@ -23,6 +24,7 @@ pub use pages::Guard;
 #[cfg(target_os = "linux")]
 pub use pages::GuardedBytes;
 pub use pages::MappedFile;
+pub use port::check_port;
 pub use recycle::{Recycled, Recycler};
 pub use state::State;
 pub use store::{EmptyShelf, PackedBytes, PackedKey, PackedStore, Shelf};

@@ -32,6 +32,21 @@ impl State {
         self.bytes == 0
     }
 
+    /// Whether it is as large as the plan's `buffer`.
+    ///
+    /// # Errors
+    /// It is smaller.
+    pub fn covers(&self, buffer: &plan::Buffer) -> Result<(), DeviceError> {
+        match self.bytes as u64 >= buffer.bytes {
+            true => Ok(()),
+            false => Err(DeviceError::Port {
+                port: buffer.name.clone(),
+                want: buffer.bytes,
+                got: self.bytes as u64,
+            }),
+        }
+    }
+
     /// The state in host memory, fetched where it is elsewhere.
     ///
     /// # Errors

@@ -44,8 +44,10 @@ pub enum Kind {
     Misaligned,
     /// A store to memory that may only be read.
     ReadOnly,
-    /// A read of bytes that nothing wrote.
+    /// A read of bytes that nothing wrote, in global or local memory, or an atomic operation on some.
     UninitialisedMemory,
+    /// A read of bytes of shared memory that nothing wrote.
+    UninitialisedShared,
     /// A read of a register that nothing wrote.
     UninitialisedRegister,
     /// Two accesses of shared memory by threads of a CTA that no barrier separates.
@@ -91,6 +93,7 @@ impl Kind {
             Kind::Misaligned => "misaligned",
             Kind::ReadOnly => "read-only memory",
             Kind::UninitialisedMemory => "uninitialised memory",
+            Kind::UninitialisedShared => "uninitialised shared memory",
             Kind::UninitialisedRegister => "uninitialised register",
             Kind::SharedRace => "shared-memory race",
             Kind::GlobalRace => "global-memory race",

@@ -26,14 +26,9 @@ impl Port {
     /// Whether a caller's buffer of `got` bytes is of the port's size under the parameters `p`; state has
     /// a size of its own.
     fn takes(&self, p: &[i64], got: usize) -> Result<(), DeviceError> {
-        match self.size.bytes(p) {
-            _ if self.state => Ok(()),
-            Some(want) if want == got => Ok(()),
-            want => Err(DeviceError::Port {
-                port: self.name.clone(),
-                want: want.unwrap_or(usize::MAX) as u64,
-                got: got as u64,
-            }),
+        match self.state {
+            true => Ok(()),
+            false => device::check_port(&self.name, &self.size, p, got),
         }
     }
 }
@@ -174,11 +169,7 @@ impl Init<'_> {
             .transpose()?;
         let dims = &self.plan.plan().dims;
         let mut bound = Bound::new(&params, &b.symbols, dims)?;
-        let top: Vec<i64> = b
-            .symbols
-            .iter()
-            .map(|s| dims.get(s).map_or(1, |r| r.hi))
-            .collect();
+        let top = b.largest_sizes(dims);
         let p = bound.at(&top)?;
         let work = gpu.storage(memory.work_bytes, "the arena of init")?;
         let numbers = gpu.storage(init.number_bytes + LIST, "numbers")?;
@@ -436,15 +427,9 @@ impl GpuExecutable {
         states: &mut [&mut State],
     ) -> Result<(), DeviceError> {
         for (s, state) in b.states.iter().zip(states) {
-            let bytes = state.host()?;
             let buffer = &b.buffers[s.buffer as usize];
-            if (bytes.len() as u64) < buffer.bytes {
-                return Err(DeviceError::Port {
-                    port: buffer.name.clone(),
-                    want: buffer.bytes,
-                    got: bytes.len() as u64,
-                });
-            }
+            state.covers(buffer)?;
+            let bytes = state.host()?;
             let at = self.memory.at[s.buffer as usize].1;
             self.gpu.write(work, at, &bytes[..buffer.bytes as usize]);
         }

@@ -364,41 +364,38 @@ impl Blocks<'_> {
         elem: usize,
         rows: i64,
     ) -> Lane {
-        let (to, rank) = (self.row(i), self.rank);
-        let mut len = self.len;
-        len[0] = rows;
-        let (dense, st) = (&self.dense[..rank], &st[..rank]);
-        // SAFETY: `rows` blocks of the argument, into a row of CH.
-        unsafe {
-            strided_copy(
-                self.ctx.kernel.kernels,
-                elem,
-                to,
-                dense,
-                from,
-                st,
-                &len[..rank],
-            )
-        };
+        let to = self.row(i);
+        self.copy((to, &self.dense), (from, st), elem, rows);
         Lane { ptr: to, st: 1 }
     }
 
     /// Copies `rows` blocks of results to the tile at `to`, of strides `st`.
     #[inline]
     fn store(&self, to: *mut u8, st: &[i64; MAX_AXES + 1], elem: usize, rows: i64) {
-        let (from, rank) = (self.row(self.results), self.rank);
+        self.copy((to, st), (self.row(self.results), &self.dense), elem, rows);
+    }
+
+    /// Copies `rows` blocks between a tile and a row of CH, each with its strides.
+    #[inline]
+    fn copy(
+        &self,
+        (to, to_st): (*mut u8, &[i64; MAX_AXES + 1]),
+        (from, from_st): (*mut u8, &[i64; MAX_AXES + 1]),
+        elem: usize,
+        rows: i64,
+    ) {
+        let rank = self.rank;
         let mut len = self.len;
         len[0] = rows;
-        let (dense, st) = (&self.dense[..rank], &st[..rank]);
-        // SAFETY: `rows` blocks of the tile, from a row of CH.
+        // SAFETY: the tile has `rows` blocks at these strides, and a row of CH has room for them.
         unsafe {
             strided_copy(
                 self.ctx.kernel.kernels,
                 elem,
                 to,
-                st,
+                &to_st[..rank],
                 from,
-                dense,
+                &from_st[..rank],
                 &len[..rank],
             )
         };

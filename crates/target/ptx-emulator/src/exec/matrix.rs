@@ -73,7 +73,7 @@ impl Ctx<'_> {
                         continue;
                     }
                     if self.cta.shared_written[w + k] != 15 && self.world.checks.uninitialised {
-                        self.report(Kind::UninitialisedMemory, l, None, || {
+                        self.report(Kind::UninitialisedShared, l, None, || {
                             format!("16 bytes at {a:#x} of shared memory were never written")
                         });
                     }

@@ -345,7 +345,7 @@ impl Ctx<'_> {
             for k in 0..total.div_ceil(4) as usize {
                 if self.cta.shared_written[w + k] & mask != mask && self.world.checks.uninitialised
                 {
-                    self.report(Kind::UninitialisedMemory, l, None, || {
+                    self.report(Kind::UninitialisedShared, l, None, || {
                         format!("{total} bytes at {a:#x} of shared memory were never written")
                     });
                 }

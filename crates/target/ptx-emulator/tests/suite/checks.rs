@@ -139,7 +139,7 @@ fn reading_what_nobody_wrote_is_found() {
     let o = b.run(&launch("shared_unwritten", 1, 1).u64(p));
     only(
         &o,
-        Finding::UninitialisedMemory,
+        Finding::UninitialisedShared,
         line("shared_unwritten", "ld.shared"),
     );
 }

@@ -5,7 +5,8 @@ use super::world::{
 };
 use super::{Aim, Figure, How, Outcome};
 use crate::quiet::Quiet;
-use shopfloor::{Change, inputs, machines};
+use shopfloor::{Change, Engine, Session, inputs, machines};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What the engine recovers of the oracle at least.
@@ -34,15 +35,21 @@ fn recovered(all: &Answers, from: f64, to: f64, aim: f64) -> f64 {
     to - from
 }
 
+/// The model that the drill sends requests to, and what it is sent.
+fn subject() -> Result<(Arc<Engine>, Session, inputs::Named), String> {
+    let e = engine(None, None)?;
+    let s = session(&e, "ppocr_rec", |b| b)?;
+    let x = given(&s, &[("DynamicDimension.1", 160)])?;
+    Ok((e, s, x))
+}
+
 /// What a supervised engine answers in the seconds before a neighbour comes to core `hit`, while it is there
 /// and after that, and what was changed meanwhile.
 fn supervised(
     hit: usize,
     (before, there, after): (f64, f64, f64),
 ) -> Result<(Answers, Vec<String>), String> {
-    let e = engine(None, None)?;
-    let s = session(&e, "ppocr_rec", |b| b)?;
-    let x = given(&s, &[("DynamicDimension.1", 160)])?;
+    let (e, s, x) = subject()?;
     let x = inputs::borrowed(&x);
     let call = |_| s.run(&x).map(drop).map_err(text);
     call(0)?;
@@ -70,9 +77,7 @@ fn supervised(
 /// beside it.
 fn oracle(hit: usize, probe: Duration) -> Result<[[f64; 2]; 2], String> {
     let mut out = [[0.0; 2]; 2];
-    let e = engine(None, None)?;
-    let s = session(&e, "ppocr_rec", |b| b)?;
-    let x = given(&s, &[("DynamicDimension.1", 160)])?;
+    let (e, s, x) = subject()?;
     let x = inputs::borrowed(&x);
     let call = |_| s.run(&x).map(drop).map_err(text);
     call(0)?;
