@@ -313,6 +313,7 @@ fn estimates_hold(off: &Registers, every: bool, share: Share) {
     let all: Vec<(u32, u32)> = off.values().flatten().copied().collect();
     let mut wrong: Vec<f64> = all.iter().map(off_by).collect();
     wrong.sort_by(f64::total_cmp);
+    assert!(!wrong.is_empty(), "{share} has no kernel");
     let (n, median) = (wrong.len(), wrong[wrong.len() / 2]);
     // A multiprocessor's 65,536 registers are 32 for each of the 2,048 threads that it can have: where
     // neither number is above that, none of them limits anything, and an assembler that is short of
@@ -331,22 +332,20 @@ fn estimates_hold(off: &Registers, every: bool, share: Share) {
     println!(
         " of {n} kernels; median {median:.0} %; off by more than 15 %: {far:?}; {large} have more than 32 registers, of these off by more: {other:?}"
     );
-    assert!(median < 10.0, "{median}");
     // All kernels that are always taken; of more models, whose small kernels take one or two registers for reasons
     // that the estimate does not know, 97 of 100.
     let least = if every { 97 } else { 100 };
     assert!(near * 100 >= least * n, "{near} of {n}: {far:?}");
     // None takes more than the bound that keeps it within 15% of the estimate, and none spills for it; none
     // that counts takes 15% less.
-    let parts = usize::try_from(share.of).unwrap_or(1);
-    assert!(large * parts >= 20, "{large}");
     assert!(other.is_empty(), "{other:?}");
-    assert!(wrong.len() * parts >= 60, "{}", wrong.len());
-    let families: BTreeSet<Family> = off.keys().map(|k| k.1).collect();
-    assert!(
-        families.len() >= if parts == 1 { 7 } else { 4 },
-        "{families:?}"
-    );
+    // A share of few kernels says nothing of all of them.
+    if share == Share::ALL {
+        assert!(median < 10.0, "{median}");
+        assert!(n >= 60 && large >= 20, "{large} of {n}");
+        let families: BTreeSet<Family> = off.keys().map(|k| k.1).collect();
+        assert!(families.len() >= 7, "{families:?}");
+    }
 }
 
 #[test]
@@ -362,7 +361,7 @@ fn every_kernel_of_these_models_is_what_it_says() {
     let more = std::env::var("SHOPFLOOR_CODE").unwrap_or_default();
     let more: Vec<&str> = more.split(',').filter(|m| !m.is_empty()).collect();
     let every = !more.is_empty();
-    let share = if every { Share::ALL } else { Share::of_run(18) };
+    let share = if every { Share::ALL } else { Share::of_run(9) };
     println!("{share}");
     let jobs = jobs(&more, every, share);
     let off = registers(&jobs, (ptxas.as_path(), nvdisasm.as_deref()));
