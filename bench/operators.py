@@ -90,6 +90,11 @@ def fill():
     case("instance norm", "InstanceNormalization", [x(1, 64, 256, 256), "g", "b"], [y(1, 64, 256, 256)], {}, [weight("g", 64), weight("b", 64)])
     case("top 300 of 8400", "TopK", [x(64, 8400), "k"], [y(64, 300), y(64, 300, t=I, name="k2")], dict(axis=-1), [const("k", [300])])
     case("running sum", "CumSum", [x(64, 4096), "a"], [y(64, 4096)], {}, [const("a", 1)])
+    # Transforms.
+    for n in [4096, 4095]:
+        case(f"dft of {n}", "DFT", [x(16, n, 1)], [y(16, n, 2)], {}, [], 20)
+    case("dft of 4096, one row", "DFT", [x(1, 4096, 1)], [y(1, 4096, 2)], {}, [], 20)
+    case("stft of 512 in 16000", "STFT", [x(1, 16000, 1), "step", "w"], [y(1, 97, 257, 2)], dict(onesided=1), [const("step", 160), weight("w", 512)])
     # Quantisation.
     case("dynamic quantisation", "DynamicQuantizeLinear", [x(512, 1024)], [y(512, 1024, t=T.UINT8), y(name="s"), y(t=T.UINT8, name="p")])
     case("quantisation", "QuantizeLinear", [x(1, 64, 128, 128), "s", "p"], [y(1, 64, 128, 128, t=T.UINT8)], {}, [const("s", np.float32(0.1)), const("p", np.uint8(128))])

@@ -3,7 +3,7 @@
 //! A [`Source`] makes programs by choices (types, layouts) that are gone through one after the other. Of each, the
 //! schedule's tiles say which extents are looked at: 0, 1, one less and one more than each tile, along every axis.
 use crate::suite::{agreed, asked};
-use crate::{CPU_FAMILIES, FAMILIES, Guarded, Make, OnDevice, Rng, Subject, cpu_schedules};
+use crate::{CPU_FAMILIES, FAMILIES, Guarded, Limits, Make, OnDevice, Rng, Subject, cpu_schedules};
 use device::{Device, Guard};
 use kernel::{Mapping, MicroKernel, TileProgram};
 use std::collections::BTreeSet;
@@ -14,10 +14,8 @@ pub struct Programmed {
     pub program: TileProgram,
     /// Values of its symbols.
     pub symbols: Vec<(String, i64)>,
-    /// Integers are below this.
-    pub top: u64,
-    /// Largest difference, relative to the largest magnitude of a result.
-    pub tolerance: f64,
+    /// What it is run on, and how near the results must be.
+    pub limits: Limits,
 }
 
 /// What makes programs of a kind.
@@ -77,8 +75,7 @@ impl Source for Family {
                 Programmed {
                     program,
                     symbols: case.symbols.clone(),
-                    top: case.top,
-                    tolerance: case.tolerance,
+                    limits: case.limits,
                 },
             ))
         });
@@ -238,7 +235,7 @@ fn at_extents(
             }
             let wanted = wanted.get_or_insert_with(|| {
                 let mut draw = Rng::new(seed_of(&format!("{unit} {i} {by}")));
-                asked(p.program.kernel(), &p.symbols, p.top, &mut draw)
+                asked(p.program.kernel(), &p.symbols, p.limits, &mut draw)
             });
             let subject: &dyn Subject = match place {
                 Where::Behind => &Guarded(device, Guard::Behind),
@@ -248,7 +245,7 @@ fn at_extents(
             let came = match wanted {
                 // What the reference refuses is no program of such extents.
                 Err(why) => Came::Refused(why.clone()),
-                Ok(w) => match agreed(subject, &p.program, &p.symbols, w, p.tolerance) {
+                Ok(w) => match agreed(subject, &p.program, &p.symbols, w, p.limits) {
                     Ok(Ok(())) => Came::Agreed,
                     Ok(Err(why)) => Came::Refused(why),
                     Err(why) => Came::Wrong(why),

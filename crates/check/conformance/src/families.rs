@@ -9,7 +9,7 @@ mod rows;
 mod select;
 
 use crate::Rng;
-pub use case::Case;
+pub use case::{Case, Limits};
 pub use chain::{Link, chain};
 pub use dense::panels_of as panels;
 

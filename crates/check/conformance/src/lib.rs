@@ -17,7 +17,7 @@ pub mod simt;
 mod suite;
 
 pub use emulated::{Emulated, is_fault};
-pub use families::{CPU_FAMILIES, Case, FAMILIES, Link, Make, cases, chain, panels};
+pub use families::{CPU_FAMILIES, Case, FAMILIES, Limits, Link, Make, cases, chain, panels};
 #[cfg(target_os = "linux")]
 pub use on_device::Guarded;
 pub use on_device::{OnDevice, OneStep};

@@ -240,7 +240,7 @@ fn compared(form: Form, args: &[Tensor], want: &Tensor, got: &Tensor) -> Result<
 }
 
 /// Runs every operation of `types` that `target` has a form for, and compares with the reference's
-/// arithmetic; `hears` is told of each before it runs. Gives how many there were.
+/// arithmetic; `picks` hears of each before it runs, and says whether it does. Gives how many ran.
 ///
 /// # Errors
 /// Every operation that differs or is refused, a line each, with the seed.
@@ -249,12 +249,14 @@ pub fn scalars(
     target: &Target,
     types: &[DType],
     seed: u64,
-    hears: &mut dyn FnMut(Form),
+    picks: &mut dyn FnMut(Form) -> bool,
 ) -> Result<usize, String> {
     let mut rng = Rng::new(seed);
     let (mut wrong, mut done) = (vec![], 0);
     for form in Form::all(types).filter(|f| !target.lacks.contains(f)) {
-        hears(form);
+        if !picks(form) {
+            continue;
+        }
         match one(subject, target, form, &mut rng) {
             Ok(()) => done += 1,
             Err(why) => wrong.push(format!("seed {seed}, {}: {why}", subject.name())),

@@ -1,5 +1,5 @@
 //! The comparison with the reference.
-use crate::{CPU_FAMILIES, Case, Rng, cases, cpu_schedules, gpu_schedules};
+use crate::{CPU_FAMILIES, Case, Limits, Rng, cases, cpu_schedules, gpu_schedules};
 use kernel::{Family, Kernel, Role, TargetKind, TileProgram};
 use layout::DType;
 use reference::{Memory, run_kernel};
@@ -50,21 +50,21 @@ impl Outcome {
     }
 }
 
-/// A tensor of random values: floats in -1..1, integers in `0..top`.
-fn random(d: DType, n: usize, top: u64, rng: &mut Rng) -> Result<Tensor, String> {
+/// A tensor of random values within limits: floats of either sign, integers from 0.
+fn random(d: DType, n: usize, l: Limits, rng: &mut Rng) -> Result<Tensor, String> {
     let mut t = Tensor::zeros(d, &[n]).map_err(|e| e.to_string())?;
     for i in 0..n {
         if d.is_float() {
-            t.set_f64(i, rng.unit());
+            t.set_f64(i, rng.unit() * l.floats);
         } else {
-            t.set_i64(i, rng.below(top.max(1) as usize) as i64);
+            t.set_i64(i, rng.below(l.top.max(1) as usize) as i64);
         }
     }
     Ok(t)
 }
 
-/// Whether `got` is `want` up to `tolerance` of the largest finite magnitude in `want`.
-fn agrees(want: &Tensor, got: &Tensor, tolerance: f64) -> Result<(), String> {
+/// Whether `got` is as near `want` as `l` says, by the largest finite magnitude in `want`.
+fn agrees(want: &Tensor, got: &Tensor, l: Limits) -> Result<(), String> {
     if want.len() != got.len() {
         return Err(format!("{} elements, {} wanted", got.len(), want.len()));
     }
@@ -81,12 +81,12 @@ fn agrees(want: &Tensor, got: &Tensor, tolerance: f64) -> Result<(), String> {
         return Ok(());
     }
     let all = (0..want.len()).map(|i| want.get_f64(i).abs());
-    let scale = all.filter(|v| v.is_finite()).fold(0.0, f64::max).max(1e-30);
+    let scale = all.filter(|v| v.is_finite()).fold(l.least, f64::max);
     for i in 0..want.len() {
         let (w, g) = (want.get_f64(i), got.get_f64(i));
         let same = w == g || (w.is_nan() && g.is_nan());
         if !same
-            && (w - g).abs().partial_cmp(&(tolerance * scale)) != Some(std::cmp::Ordering::Less)
+            && (w - g).abs().partial_cmp(&(l.tolerance * scale)) != Some(std::cmp::Ordering::Less)
         {
             return Err(format!(
                 "element {i} is {g}, not {w} (largest magnitude {scale})"
@@ -100,18 +100,18 @@ fn agrees(want: &Tensor, got: &Tensor, tolerance: f64) -> Result<(), String> {
 pub(crate) fn asked(
     k: &Kernel,
     symbols: &[(String, i64)],
-    top: u64,
+    limits: Limits,
     rng: &mut Rng,
 ) -> Result<(Vec<Tensor>, Vec<Tensor>), String> {
     let lookup = |s: &str| symbols.iter().find(|x| x.0 == s).map(|x| x.1);
     let (mut buffers, mut memory) = (vec![], Memory::new());
     for (i, o) in k.operands.iter().enumerate() {
         let n = o.elements.eval(&lookup).ok_or("an operand has no size")?;
-        let top = match o.dtype {
-            DType::Bool => 2,
-            _ => top,
-        };
-        let b = random(o.dtype, n.max(0) as usize, top, rng)?;
+        let mut limits = limits;
+        if o.dtype == DType::Bool {
+            limits.top = 2;
+        }
+        let b = random(o.dtype, n.max(0) as usize, limits, rng)?;
         memory.bind(i as u16, b.clone());
         buffers.push(b);
     }
@@ -128,13 +128,13 @@ pub(crate) fn agreed(
     program: &TileProgram,
     symbols: &[(String, i64)],
     (buffers, want): &(Vec<Tensor>, Vec<Tensor>),
-    tolerance: f64,
+    limits: Limits,
 ) -> Result<Result<(), String>, String> {
     let symbols: Vec<(&str, i64)> = symbols.iter().map(|x| (x.0.as_str(), x.1)).collect();
     match subject.run(program, &symbols, buffers) {
         Ok(got) => {
             let mut each = want.iter().zip(&got);
-            let all = each.try_for_each(|(w, g)| agrees(w, g, tolerance));
+            let all = each.try_for_each(|(w, g)| agrees(w, g, limits));
             all.map(Ok).map_err(|e| format!("{e}\n{program}"))
         }
         Err(Failure::Refused(why)) => Ok(Err(why)),
@@ -145,7 +145,7 @@ pub(crate) fn agreed(
 fn one(subject: &dyn Subject, case: &Case, rng: &mut Rng, out: &mut Outcome) -> Result<(), String> {
     let k = &case.kernel;
     let lookup = |s: &str| case.symbols.iter().find(|x| x.0 == s).map(|x| x.1);
-    let asked = asked(k, &case.symbols, case.top, rng)?;
+    let asked = asked(k, &case.symbols, case.limits, rng)?;
     let schedules = match subject.kind() {
         TargetKind::Cpu => cpu_schedules(k, rng),
         TargetKind::Ptx | TargetKind::Wgsl => gpu_schedules(k, &lookup, rng),
@@ -154,7 +154,7 @@ fn one(subject: &dyn Subject, case: &Case, rng: &mut Rng, out: &mut Outcome) -> 
         let Ok(program) = TileProgram::new(k.clone(), s) else {
             continue;
         };
-        match agreed(subject, &program, &case.symbols, &asked, case.tolerance)? {
+        match agreed(subject, &program, &case.symbols, &asked, case.limits)? {
             Ok(()) => *out.agreed.entry(format!("{:?}", k.family)).or_default() += 1,
             Err(why) => *out.refused.entry(why).or_default() += 1,
         }

@@ -19,16 +19,18 @@ fn device(name: &str) -> CudaDevice {
 /// One of the architectures per run.
 #[test]
 fn every_family_agrees() {
-    let share = testing::Share::of_run(3);
-    for (case, (name, seed)) in (0..).zip([("a100", 7000), ("t4", 7100), ("h100", 7200)]) {
+    let share = testing::Share::of_run(6);
+    let first = [("a100", 7000), ("t4", 7100), ("h100", 7200)];
+    let all = first.into_iter().chain(first.map(|(n, s)| (n, s + 1)));
+    for (case, (name, seed)) in (0..).zip(all) {
         if !share.picks(case) {
             continue;
         }
         let d = device(name);
-        let out = run(&OnDevice(&d), None, seed, seeds(2));
+        let out = run(&OnDevice(&d), None, seed, seeds(1));
         let out = out.unwrap_or_else(|e| panic!("{name}: {e}"));
         println!("{name}: {:?}, refused {:?}", out.agreed, out.refused);
-        assert!(out.total() > 20, "{out:?}");
+        assert!(out.total() > 10, "{out:?}");
         assert!(out.agreed.len() >= 6, "{:?}", out.agreed);
         // What ran is let go of: nothing is held but what the pool keeps for later.
         assert_eq!(d.memory().allocated, 0, "{:?}", d.memory());

@@ -5,26 +5,27 @@ use shopfloor_conformance::{Emulated, run, scalars, seeds};
 
 #[test]
 fn every_family_agrees_with_the_reference() {
-    let own = testing::Share::cases(12, 3);
+    let own = testing::Share::cases(36, 1);
     let count = seeds((own.end - own.start) as usize);
     let out = run(&Emulated::default(), None, 3000 + own.start, count);
     let out = out.unwrap_or_else(|e| panic!("{e}"));
     println!("{:?}, refused {:?}", out.agreed, out.refused);
-    assert!(out.total() > 50, "{:?}", out.agreed);
+    assert!(out.total() > 15, "{:?}", out.agreed);
     assert!(out.agreed.len() >= 7, "{:?}", out.agreed);
 }
 
 #[test]
 fn scalar_operations_are_right_at_the_edges_of_their_types() {
     let target = ptx::target("sm_80");
+    let share = testing::Share::of_run(4);
     let done = scalars(
         &Emulated::on("sm_80"),
         &target,
         &target.dtypes,
         4000,
-        &mut |_| (),
+        &mut |form| share.has(&form.to_string()),
     );
-    let done = done.unwrap_or_else(|e| panic!("{e}"));
+    let done = done.unwrap_or_else(|e| panic!("{share}: {e}"));
     println!("{done} operations");
-    assert!(done > 500, "{done}");
+    assert!(done > 90, "{done}");
 }

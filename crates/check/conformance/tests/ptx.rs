@@ -28,6 +28,8 @@ fn registers(log: &str) -> Option<u32> {
 
 /// Assembles instead of running.
 struct Assembler {
+    /// Which of the programs are assembled.
+    share: testing::Share,
     tool: PathBuf,
     folder: tempfile::TempDir,
     done: Cell<usize>,
@@ -52,7 +54,10 @@ impl Subject for Assembler {
     ) -> Result<Vec<Tensor>, Failure> {
         let n = self.done.get();
         self.done.set(n + 1);
-        let arch = ptx::ARCHS[n % ptx::ARCHS.len()];
+        if !self.share.picks(n as u64) {
+            return Err(Failure::Refused("left to another share".into()));
+        }
+        let arch = ptx::ARCHS[n / self.share.of as usize % ptx::ARCHS.len()];
         let text = ptx::emit(program, arch).map_err(|e| Failure::Refused(e.to_string()))?;
         let file = self.folder.path().join("kernel.ptx");
         std::fs::write(&file, &text.text).map_err(|e| Failure::Broken(e.to_string()))?;
@@ -87,6 +92,7 @@ fn every_family_is_assembled() {
         }
     };
     let a = Assembler {
+        share: testing::Share::of_run(3),
         tool,
         folder: tempfile::tempdir().expect("a folder"),
         done: Cell::new(0),
@@ -96,6 +102,6 @@ fn every_family_is_assembled() {
     let count = (own.end - own.start) as usize;
     let out = run(&a, None, 3000 + own.start, seeds(count)).unwrap_or_else(|e| panic!("{e}"));
     println!("{:?}, registers {:?}", out.agreed, a.registers.borrow());
-    assert!(out.total() > 30, "{:?}", out.agreed);
-    assert!(out.agreed.len() >= 7, "{:?}", out.agreed);
+    assert!(out.total() > 10, "{:?}", out.agreed);
+    assert!(out.agreed.len() >= 5, "{:?}", out.agreed);
 }

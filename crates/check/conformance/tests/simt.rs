@@ -11,7 +11,7 @@ fn expected(why: &str) -> bool {
 }
 
 fn check(shuffle: u32, seed: u64, each: u64) -> Outcome {
-    let own = testing::Share::cases(100, each);
+    let own = testing::Share::cases(200, each);
     let count = seeds((own.end - own.start) as usize);
     let out = run(&Interpreter { shuffle }, None, seed + own.start, count);
     let out = out.unwrap_or_else(|e| panic!("{e}"));
@@ -23,14 +23,14 @@ fn check(shuffle: u32, seed: u64, each: u64) -> Outcome {
 
 #[test]
 fn every_family_agrees_with_the_reference() {
-    let out = check(0, 1, 2);
+    let out = check(0, 1, 1);
     println!(
         "{:?}, refused {}",
         out.agreed,
         out.refused.values().sum::<usize>()
     );
     assert!(out.agreed.len() >= 7, "{:?}", out.agreed);
-    assert!(out.total() > 50, "{:?}", out.agreed);
+    assert!(out.total() > 25, "{:?}", out.agreed);
 }
 
 #[test]
@@ -43,8 +43,10 @@ fn shuffles_give_the_same() {
 fn scalar_operations_are_right_at_the_edges_of_their_types() {
     let target = wgsl::target(wgsl::Limits::default());
     let subject = Interpreter { shuffle: 0 };
-    let done = scalars(&subject, &target, &target.dtypes, 4000, &mut |_| ());
-    let done = done.unwrap_or_else(|e| panic!("{e}"));
+    let share = testing::Share::of_run(4);
+    let mut picks = |form: kernel::Form| share.has(&form.to_string());
+    let done = scalars(&subject, &target, &target.dtypes, 4000, &mut picks);
+    let done = done.unwrap_or_else(|e| panic!("{share}: {e}"));
     println!("{done} operations");
-    assert!(done > 400, "{done}");
+    assert!(done > 70, "{done}");
 }

@@ -14,6 +14,9 @@ fn count(sass: &str, name: &str) -> usize {
 
 #[test]
 fn what_is_timed_is_there() {
+    if !testing::turn("what_is_timed_is_there", 3) {
+        return;
+    }
     let (ptxas, nvdisasm) = match tools() {
         Ok(t) => t,
         Err(e) => return testing::skip("ptxas: what a calibration times", &e),

@@ -7,4 +7,4 @@ mod share;
 mod skipped;
 
 pub use share::Share;
-pub use skipped::{ALLOWED, skip, skipped};
+pub use skipped::{ALLOWED, skip, skipped, turn};

@@ -69,7 +69,12 @@ impl Share {
 
     /// Whether the case called `name` is in it.
     pub fn has(self, name: &str) -> bool {
-        number(name.as_bytes()) % self.of == self.number
+        self.number_of(name) == self.number
+    }
+
+    /// The number of the share that has the case called `name`, of as many.
+    pub fn number_of(self, name: &str) -> u64 {
+        number(name.as_bytes()) % self.of
     }
 }
 

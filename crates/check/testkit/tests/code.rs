@@ -361,7 +361,7 @@ fn every_kernel_of_these_models_is_what_it_says() {
     let more = std::env::var("SHOPFLOOR_CODE").unwrap_or_default();
     let more: Vec<&str> = more.split(',').filter(|m| !m.is_empty()).collect();
     let every = !more.is_empty();
-    let share = if every { Share::ALL } else { Share::of_run(9) };
+    let share = if every { Share::ALL } else { Share::of_run(27) };
     println!("{share}");
     let jobs = jobs(&more, every, share);
     let off = registers(&jobs, (ptxas.as_path(), nvdisasm.as_deref()));

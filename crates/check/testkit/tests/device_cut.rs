@@ -168,6 +168,9 @@ fn bundled(name: &str, size: i64) -> (Model, DimBox) {
 
 #[test]
 fn no_cut_is_predicted_to_take_longer_than_a_device_alone() {
+    if !testing::turn("no_cut_is_predicted_to_take_longer_than_a_device_alone", 3) {
+        return;
+    }
     let mut mixed = 0;
     for (name, size) in [
         ("digits_cnn", 1),
@@ -283,6 +286,9 @@ fn the_cut_of_a_model_is_right() {
 
 #[test]
 fn both_devices_run_their_steps() {
+    if !testing::turn("both_devices_run_their_steps", 3) {
+        return;
+    }
     let mut both = 0;
     for (name, machine) in [
         ("digits_cnn", None),

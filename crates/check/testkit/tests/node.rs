@@ -21,7 +21,7 @@ use testkit::tools;
 /// Folders of the pinned version.
 const CASES: usize = 2027;
 /// Parts of them, of which a run prints one for targets that need not be here.
-const SHARES: u64 = 40;
+const SHARES: u64 = 100;
 
 /// One engine for all: its workers would otherwise start anew for each of the cases. The calling
 /// thread is its only worker, because the tests themselves run side by side.

@@ -57,7 +57,7 @@ fn planned(name: &str, factor: i64, dir: &Path) -> Result<Option<usize>, String>
 fn shared_out() -> Vec<String> {
     let share = match std::env::var_os("SHOPFLOOR_ONLY") {
         Some(_) => Share::ALL,
-        None => Share::of_run(8),
+        None => Share::of_run(16),
     };
     eprintln!("{share}");
     zoo::names().into_iter().filter(|n| share.has(n)).collect()
@@ -186,7 +186,7 @@ fn every_model_is_planned_for_gpus() {
     let share = if only.is_some() {
         Share::ALL
     } else {
-        Share::of_run(3)
+        Share::of_run(9)
     };
     let machines: Vec<&str> = (0..)
         .zip(["a100", "h100", "h200"])

@@ -206,6 +206,9 @@ fn plans_take_turns_without_loading_anything() {
 
 #[test]
 fn engines_of_one_gpu_make_room_for_each_other() {
+    if !testing::turn("engines_of_one_gpu_make_room_for_each_other", 3) {
+        return;
+    }
     // On a real GPU all of a process share its primary context: what one asks of the driver waits for a
     // kernel of another, for as long as that stays.
     let b = bench(true, LONG);

@@ -1,7 +1,7 @@
 //! Single scalar values and every operation on them, with the rounding and wrapping of each dtype. It defines
 //! what instructions mean: evaluation, folding and the oracle call it.
 use crate::{Binary, Compare, Unary};
-use layout::DType;
+use layout::{DType, to_odd_f32};
 
 /// A scalar value. Integers of every width are held sign- or zero-extended; `U64` values above
 /// `i64::MAX` are held as the same 64 bits.
@@ -28,22 +28,6 @@ pub(crate) fn wrap(v: i64, d: DType) -> i64 {
         DType::U4 => v & 15,
         _ => (v != 0) as i64,
     }
-}
-
-/// `x` as f32 with inexact results made odd: a later rounding to at most 22 bits is then the
-/// rounding of `x` itself.
-fn to_odd_f32(x: f64) -> f32 {
-    let f = x as f32;
-    let back = f as f64;
-    if back == x || x.is_nan() {
-        return f;
-    }
-    let bits = if back.abs() > x.abs() {
-        f.to_bits() - 1
-    } else {
-        f.to_bits()
-    };
-    f32::from_bits(bits | 1)
 }
 
 /// `x` rounded once, to nearest even, to the float type `d`.

@@ -141,3 +141,18 @@ impl std::fmt::Display for DType {
         f.write_str(self.name())
     }
 }
+/// `x` as f32 with inexact results made odd: a later rounding to a type of at most 22 bits of precision, such as
+/// f16 or bf16, is then the rounding of `x` itself.
+#[must_use]
+pub fn to_odd_f32(x: f64) -> f32 {
+    let f = x as f32;
+    let back = f64::from(f);
+    if back == x || x.is_nan() {
+        return f;
+    }
+    let bits = match back.abs() > x.abs() {
+        true => f.to_bits() - 1,
+        false => f.to_bits(),
+    };
+    f32::from_bits(bits | 1)
+}

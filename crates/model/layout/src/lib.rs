@@ -17,7 +17,7 @@ mod text;
 
 pub use dim::{Atom, Dim, DimExpr, Sym};
 pub use dimbox::{DimBox, Range};
-pub use dtype::DType;
+pub use dtype::{DType, to_odd_f32};
 pub use layout::{Layout, Leaf, Mode};
 pub use parse::ParseError;
 pub use program::{DimProgram, EvalError};

@@ -2,7 +2,7 @@
 //! operators and files exchange them; devices see bytes alone.
 use crate::storage::{Memory, Storage};
 use half::{bf16, f16};
-use layout::DType;
+use layout::{DType, to_odd_f32};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -374,8 +374,8 @@ impl Tensor {
         match self.dtype {
             DType::F32 => self.put(i, &(v as f32).to_le_bytes()),
             DType::F64 => self.put(i, &v.to_le_bytes()),
-            DType::F16 => self.put(i, &f16::from_f64(v).to_bits().to_le_bytes()),
-            DType::BF16 => self.put(i, &bf16::from_f64(v).to_bits().to_le_bytes()),
+            DType::F16 => self.put(i, &f16::from_f32(to_odd_f32(v)).to_bits().to_le_bytes()),
+            DType::BF16 => self.put(i, &bf16::from_f32(to_odd_f32(v)).to_bits().to_le_bytes()),
             DType::Bool => self.put(i, &[(v != 0.0) as u8]),
             DType::U64 => self.put(i, &(v as u64).to_le_bytes()),
             DType::Str | DType::Host => {}

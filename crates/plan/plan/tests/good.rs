@@ -66,7 +66,7 @@ fn damaged_plans_never_panic() {
         .map(|p| serde_json::to_value(p).unwrap())
         .collect();
     let (mut read, mut valid) = (0, 0);
-    for seed in 0..20_000u64 {
+    for seed in testing::Share::cases(4, 5_000) {
         let mut rng = Rng::with_seed(seed);
         let mut v = originals[rng.usize(..originals.len())].clone();
         for _ in 0..1 + rng.usize(..2) {
@@ -78,8 +78,8 @@ fn damaged_plans_never_panic() {
         read += 1;
         valid += u32::from(p.verify().is_ok());
     }
-    assert!(read > 5_000 && valid > 100, "{read} read, {valid} valid");
-    println!("{read} of 20000 damaged plans read, {valid} still valid");
+    assert!(read > 1_000 && valid > 20, "{read} read, {valid} valid");
+    println!("{read} damaged plans read, {valid} still valid");
 }
 
 /// A long chain of small steps that share two pieces of memory by turns.

@@ -95,6 +95,9 @@ fn too_wide(page: &str) -> Vec<&str> {
 
 #[test]
 fn bench_tells_emulated_time_and_compares_the_two_ways() {
+    if !testing::turn("bench_tells_emulated_time_and_compares_the_two_ways", 3) {
+        return;
+    }
     let onnx = model("model.onnx");
     let bench = |more: &[&str]| {
         let mut args = vec!["bench", &onnx, "--on", "emulated:a100,sms=4", "--no-cache"];
@@ -148,6 +151,9 @@ fn bench_tells_emulated_time_and_compares_the_two_ways() {
 
 #[test]
 fn the_textbook_case_is_shown_both_ways() {
+    if !testing::turn("the_textbook_case_is_shown_both_ways", 3) {
+        return;
+    }
     let out = shopfloor(&["bench", "--demo", "launch", "--on", "emulated:h100,sms=2"]);
     let page = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(

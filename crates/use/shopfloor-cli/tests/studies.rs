@@ -18,6 +18,9 @@ fn f(v: &Value) -> f64 {
 
 #[test]
 fn one_model_over_machines() {
+    if !testing::turn("one_model_over_machines", 3) {
+        return;
+    }
     let m = model("digits_cnn");
     let v = json(&[
         "plan",
@@ -106,6 +109,9 @@ fn comparisons_that_cannot_be() {
 
 #[test]
 fn what_a_change_buys() {
+    if !testing::turn("what_a_change_buys", 3) {
+        return;
+    }
     let m = model("ppocr_rec");
     let base = ["what-if", &m, "--on", "a100"];
     let with = |sets: &[&str]| {
@@ -284,6 +290,9 @@ fn parts(plan: &Value) -> (f64, f64) {
 /// A model whose time is in the branches of an `If`: the costlier one counts, in every prediction alike.
 #[test]
 fn branches_count() {
+    if !testing::turn("branches_count", 3) {
+        return;
+    }
     let m = model("silero_vad");
     for kernels in ["ours", "vendor"] {
         let sized = |command: &[&str]| {

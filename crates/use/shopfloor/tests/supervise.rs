@@ -544,6 +544,9 @@ fn writes(plan: &VerifiedPlan, name: &str) -> kernel::Access {
 /// build to say, and it is promoted or left again.
 #[test]
 fn another_layout_is_tried_beside_traffic() {
+    if !testing::turn("another_layout_is_tried_beside_traffic", 3) {
+        return;
+    }
     let model = common::pooled(16, 2, 64);
     let (first, plan, tried) = tried(&model, &["clock=4x"], None, "another layout: 'a' ");
     assert!(tried.contains("in the order"), "{tried}");

@@ -52,6 +52,9 @@ fn files_that_are_none_are_errors() {
 /// A GPU that is not what its file says: the supervisor finds that its steps belong to the CPU.
 #[test]
 fn another_device_where_the_file_of_one_promises_too_much() {
+    if !testing::turn("another_device_where_the_file_of_one_promises_too_much", 4) {
+        return;
+    }
     let path = folder().join("pair.toml");
     let s = simulate(&path, SimulateOptions::default()).unwrap();
     let text = s.verdict.render(shopfloor_tools::report::Style::default());

@@ -217,6 +217,9 @@ fn cycles_beside_predictions() {
 /// last wave is counted, and what one SM of a slice may have of the whole's bandwidth.
 #[test]
 fn cycles_beside_predictions_elsewhere() {
+    if !testing::turn("cycles_beside_predictions_elsewhere", 3) {
+        return;
+    }
     let cases: [Case; 12] = [
         ("map", || op("map:700000:f32:3in")),
         ("softmax", || softmax(300, 2000)),

@@ -8,10 +8,34 @@ pub struct Case {
     pub kernel: Kernel,
     /// Values of its symbols.
     pub symbols: Vec<(String, i64)>,
+    /// What it is run on, and how near the results must be.
+    pub limits: Limits,
+}
+
+/// Of what size a kernel's inputs are, and how near its results must be.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
     /// Integers are below this.
     pub top: u64,
+    /// Floats are below this in magnitude.
+    pub floats: f64,
     /// Largest difference, relative to the largest magnitude of a result.
     pub tolerance: f64,
+    /// Results of less magnitude count as this: the terms of a sum are as large, and may cancel.
+    pub least: f64,
+}
+
+impl Limits {
+    /// Floats below 1 whose results are off by `tolerance` of the largest.
+    #[must_use]
+    pub fn within(tolerance: f64) -> Limits {
+        Limits {
+            top: 100,
+            floats: 1.0,
+            tolerance,
+            least: 1e-30,
+        }
+    }
 }
 
 impl Case {
@@ -19,8 +43,13 @@ impl Case {
         Case {
             kernel,
             symbols: vec![],
-            top: 100,
-            tolerance,
+            limits: Limits::within(tolerance),
         }
+    }
+
+    /// The results are sums of terms as large as 1, which may cancel.
+    pub(super) fn of_sums(mut self) -> Case {
+        self.limits.least = 1.0;
+        self
     }
 }

@@ -91,14 +91,14 @@ fn product_of(rng: &mut Rng, types: &[(DType, DType, DType)]) -> Case {
     }
     let oy = b.write(out, batch * m * nn, at(&[(0, m * nn), (1, nn), (3, 1)]));
     b.store(oy, last);
-    Case::new(b.0.k, if out == DType::F16 { 2e-3 } else { 2e-5 })
+    Case::new(b.0.k, if out == DType::F16 { 2e-3 } else { 2e-5 }).of_sums()
 }
 
 /// A product with its second factor in panels of 16 or 64 columns, as packing leaves it.
 pub(super) fn panels(rng: &mut Rng) -> Case {
     let (m, nn, k) = (rng.extent(40), rng.extent(67), rng.extent(67));
     let (nr, gelu) = (rng.of(&[16, 64]), rng.once_in(2));
-    Case::new(panels_of(m, nn, k, nr, gelu), 2e-5)
+    Case::new(panels_of(m, nn, k, nr, gelu), 2e-5).of_sums()
 }
 
 /// `y[m, n] = a[m, k] w[k, n]`, or gelu of that and `c[n]`; `w` lies in panels of `nr` columns.
@@ -206,7 +206,7 @@ fn conv_of([batch, h, c, oc]: [i64; 4], (r, stride, pad): (i64, i64, i64), first
         }),
     );
     b.store(oy, y);
-    Case::new(b.0.k, 2e-5)
+    Case::new(b.0.k, 2e-5).of_sums()
 }
 
 /// A depthwise convolution.
@@ -249,7 +249,7 @@ pub(super) fn depthwise(rng: &mut Rng) -> Case {
     let w = b.load(ow, &[2, 3, 4]);
     b.contract(acc, x, w, &[2, 3]);
     b.store(oy, acc);
-    Case::new(b.0.k, 2e-5)
+    Case::new(b.0.k, 2e-5).of_sums()
 }
 
 /// A convolution of small groups: every channel is a lane that reads its group's channels in turn.
@@ -300,5 +300,5 @@ pub(super) fn grouped(rng: &mut Rng) -> Case {
     let w = b.load(ow, &[2, 3, 4, 5]);
     b.contract(acc, x, w, &[2, 3, 4]);
     b.store(oy, acc);
-    Case::new(b.0.k, 2e-5)
+    Case::new(b.0.k, 2e-5).of_sums()
 }

@@ -225,7 +225,7 @@ pub(super) fn mover(rng: &mut Rng) -> Case {
 impl Case {
     /// Nothing is computed: results are equal.
     fn exact(mut self) -> Case {
-        self.tolerance = 1e-12;
+        self.limits.tolerance = 1e-12;
         self
     }
 }
@@ -322,6 +322,6 @@ pub(super) fn gather(rng: &mut Rng) -> Case {
     let t = b.map(F, &[0, 1, 2], &[t], twice);
     b.store(oy, t);
     let mut case = Case::new(b.0.k, 1e-12);
-    case.top = h.min(w) as u64;
+    case.limits.top = h.min(w) as u64;
     case
 }

@@ -197,7 +197,7 @@ pub(super) fn reduction(rng: &mut Rng) -> Case {
         b.store(oy, y);
     }
     let mut case = Case::new(b.0.k, 1e-3);
-    case.top = 3;
+    case.limits.top = 3;
     case
 }
 

@@ -52,7 +52,7 @@ pub(super) fn select(rng: &mut Rng) -> Case {
     }
     let mut case = Case::new(b.0.k, 1e-6);
     // Many ties.
-    case.top = 5;
+    case.limits.top = 5;
     case
 }
 
@@ -90,7 +90,7 @@ pub(super) fn places(rng: &mut Rng) -> Case {
     b.store(oy, place);
     let mut case = Case::new(b.0.k, 1e-6);
     // Many ties.
-    case.top = 5;
+    case.limits.top = 5;
     case
 }
 
@@ -125,6 +125,6 @@ pub(super) fn sorted(rng: &mut Rng) -> Case {
         b.store(oy, state);
     }
     let mut case = Case::new(b.0.k, 1e-6);
-    case.top = 19;
+    case.limits.top = 19;
     case
 }

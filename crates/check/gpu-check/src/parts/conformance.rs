@@ -108,8 +108,11 @@ pub fn run(o: &Options) -> Result<(), String> {
     // An emulated GPU takes its time.
     let types = if o.emulated() { &few[..] } else { &bytes[..] };
     if o.past == 0 {
-        let mut hears = |f| now(format!("{f} at the edges of its type"));
-        match scalars(&OnDevice(&d), target, types, SEED, &mut hears) {
+        let mut picks = |f| {
+            now(format!("{f} at the edges of its type"));
+            true
+        };
+        match scalars(&OnDevice(&d), target, types, SEED, &mut picks) {
             Ok(n) => check("scalar operations", Ok(format!("{n} agree"))),
             Err(why) => {
                 let told = why.lines().take(LISTED).map(|l| ("scalar operation", l));

@@ -1,7 +1,7 @@
 //! Small graphs as the planner lays them out: every step of their plans, constants packed by the init segment
 //! included, at extents beside the edges of the tiles that it picks.
-use conformance::Rng;
 use conformance::edges::{MOST, Programmed, Source};
+use conformance::{Limits, Rng};
 use device::Device;
 use expr::{Binary, ExprBuilder, Monoid, Ref, Unary};
 use graph::{ContractSpec, ConvSpec, GraphBuilder, Op, PadMode, PoolKind, PoolSpec, ValueId, View};
@@ -152,8 +152,10 @@ fn steps(
                     Programmed {
                         program: p.clone(),
                         symbols: sizes.to_vec(),
-                        top: 3,
-                        tolerance: types.fold(2e-4, f64::max),
+                        limits: Limits {
+                            top: 3,
+                            ..Limits::within(types.fold(2e-4, f64::max))
+                        },
                     },
                 ));
             }

@@ -559,3 +559,66 @@ fn an_output_that_is_listed_twice_is_given_twice() {
     let names: Vec<&str> = names.collect();
     assert_eq!(names, ["y", "x", "y.again"]);
 }
+
+#[test]
+fn a_dim_that_another_input_names_is_tied_to_the_sum_it_stands_for() {
+    // What a decoder does with its mask: [rows past and new] + mask, in the graph, in both branches
+    // of an If and in the body of a Loop. Exporters name the mask's length as they like.
+    let masked = |prefix: &str| {
+        let of = |name: &str| format!("{prefix}{name}");
+        let all = node("Concat", "past ids", &of("all"), vec![("axis", A::I(1))]);
+        let sum = node("Add", &format!("{} mask", of("all")), &of("y"), vec![]);
+        [all, sum]
+    };
+    let branch = |prefix: &str| {
+        let g = masked(prefix).into_iter().fold(msg(), |g, n| g.sub(1, n));
+        g.text(2, prefix)
+            .sub(12, msg().text(1, &format!("{prefix}y")))
+    };
+    let body = || {
+        let head = msg()
+            .text(2, "body")
+            .sub(11, value("i", 7, Some("")))
+            .sub(11, value("c", 9, Some("")))
+            .sub(1, node("Identity", "c", "c2", vec![]));
+        let g = masked("l").into_iter().fold(head, |g, n| g.sub(1, n));
+        g.sub(12, msg().text(1, "c2")).sub(12, msg().text(1, "ly"))
+    };
+    let names = ["new", "past_length", "total_length", "past_length + new"];
+    for (ids, past, mask) in names
+        .iter()
+        .flat_map(|a| names.iter().map(move |b| (a, b)))
+        .flat_map(|(a, b)| names.iter().map(move |c| (a, b, c)))
+    {
+        let g = G::new()
+            .input("mask", &format!("b {}", mask.replace(' ', "")))
+            .input("ids", &format!("b {}", ids.replace(' ', "")))
+            .input("past", &format!("b {}", past.replace(' ', "")));
+        let branches = vec![
+            ("then_branch", A::G(branch("t"))),
+            ("else_branch", A::G(branch("e"))),
+        ];
+        let [all, sum] = masked("");
+        for (what, g) in [
+            ("graph", g.clone().node(all).node(sum).output("y")),
+            (
+                "If",
+                g.clone()
+                    .typed("c", 9, "")
+                    .node(node("If", "c", "y", branches))
+                    .output("y"),
+            ),
+            (
+                "Loop",
+                g.typed("m", 7, "")
+                    .node(node("Loop", "m _", "y", vec![("body", A::G(body()))]))
+                    .output("y"),
+            ),
+        ] {
+            let i = g
+                .import(13)
+                .unwrap_or_else(|e| panic!("{what} of {ids}, {past}, {mask}: {e}"));
+            assert_eq!(i.graph.inputs.len(), if what == "graph" { 3 } else { 4 });
+        }
+    }
+}

@@ -75,6 +75,7 @@ pub(crate) struct Sources {
 pub(crate) struct Trace {
     call: Cell<Option<Box<Call>>>,
     calls: Cell<u32>,
+    pieces: Cell<u32>,
     spoilt: Cell<bool>,
 }
 
@@ -116,6 +117,11 @@ impl Trace {
         }
     }
 
+    /// A piece of a contraction was summed, in whatever way.
+    pub(crate) fn piece(&self) {
+        self.pieces.set(self.pieces.get() + 1);
+    }
+
     /// Something else was done too.
     pub(crate) fn spoil(&self) {
         self.spoilt.set(true);
@@ -128,7 +134,8 @@ impl Trace {
 
     /// The call, when the task was one and nothing else.
     pub(crate) fn found(self) -> Option<Box<Call>> {
-        let one = self.calls.get() == 1 && !self.spoilt.get();
+        // Of several pieces some may have gone another way than by a product that is watched.
+        let one = self.calls.get() == 1 && self.pieces.get() == 1 && !self.spoilt.get();
         self.call.into_inner().filter(|_| one)
     }
 }

@@ -19,13 +19,12 @@ mod line;
 mod loops;
 mod order;
 
-use alive::{SLOW, pressure};
+use alive::{SLOW, alive, pressure};
 use banks::banked;
 use division::Divided;
 use line::{Kind, Line, Names, Parsed, PredicateSource, Rematerialised};
 use loops::{compared_again, compared_early, folded, read_once, settled};
 use order::{ahead, guarded, lean, remade};
-use std::collections::HashMap;
 
 /// Pointers that are parameters, in kernels in threads.
 const POINTERS: &str = "%l_";
@@ -141,7 +140,7 @@ fn parse(text: &str, addresses: Addresses) -> Parsed {
     let held = addresses.held;
     let mut names = Names::default();
     let mut lines = vec![];
-    let mut labels = HashMap::new();
+    let mut labels: Vec<(u32, usize)> = vec![];
     // Registers that something other than a constant or a parameter is put into.
     let (mut fixed, mut computed) = (vec![], vec![]);
     // Those of them that are numbers in the text.
@@ -156,7 +155,7 @@ fn parse(text: &str, addresses: Addresses) -> Parsed {
             continue;
         }
         if let Some(label) = l.strip_suffix(':') {
-            labels.insert(label.to_string(), lines.len());
+            labels.push((names.label(label), lines.len()));
             divided = Divided::default();
             continue;
         }
@@ -173,7 +172,7 @@ fn parse(text: &str, addresses: Addresses) -> Parsed {
         }
         let (op, args) = code.split_once(' ').unwrap_or((code, ""));
         if op.starts_with("bra") {
-            line.jump = Some(args.trim().to_string());
+            line.jump = Some(names.label(args.trim()));
         }
         line.ends = !line.partial && (op.starts_with("bra") || op.starts_with("ret"));
         line.kind = kind_of(op);
@@ -222,13 +221,17 @@ fn parse(text: &str, addresses: Addresses) -> Parsed {
     let known = names.known.iter();
     let known = known.filter(|(n, _)| n.starts_with(POINTERS));
     let pointers: Vec<u32> = known.map(|(_, &n)| n).collect();
+    let mut places = vec![None; names.labels()];
+    for (label, at) in labels {
+        places[label as usize] = Some(at);
+    }
     let (mut width, truth) = (names.width, names.truth);
     let factors: Vec<u32> = factors.iter().map(|f| f.1).collect();
     computed.sort_unstable();
     without_register(&fixed, &computed, &mut width);
     let mut out = Parsed {
         lines,
-        labels,
+        labels: places,
         width,
         truth,
     };
@@ -256,7 +259,7 @@ pub(super) fn estimate_threads(text: &str, arch: &str, most: u32) -> u32 {
     // into the instruction, which leaves the pointer a pair of registers.
     let p = parse(text, Addresses::of(arch));
     let calm = guarded(&p);
-    let alive = |p: &Parsed| pressure(p, &p.width, SLOW);
+    let most_alive = |p: &Parsed| pressure(p, &p.width, SLOW);
     // Hundredths of a register, from what is alive at least and with loads ahead.
     let taken = |by: (u32, u32), least: u32, more: u32| {
         let least = least.min(more);
@@ -267,25 +270,26 @@ pub(super) fn estimate_threads(text: &str, arch: &str, most: u32) -> u32 {
             .saturating_add(50)
             / 100
     };
-    let few = lean(&remade(&calm, Rematerialised::Special));
-    let packed = match pressure(&few, &few.truth, SLOW_TRUTHS) {
+    let few = lean(remade(calm.clone(), Rematerialised::Special));
+    let live = alive(&few);
+    let packed = match live.most(&few, &few.truth, SLOW_TRUTHS) {
         0..=TRUTHS => 0,
         _ => PACKED,
     };
-    let short = packed
-        + taken(
-            SHORT_OF,
-            alive(&few),
-            alive(&ahead(&remade(&p, Rematerialised::Number))),
-        );
+    let least = live.most(&few, &few.width, SLOW);
+    let again = ahead(guarded(&remade(p, Rematerialised::Number)));
+    let short = packed + taken(SHORT_OF, least, most_alive(&again));
     if short >= PLENTY {
         return short.min(most);
     }
-    let ahead = ahead(&p);
+    let calm_most = most_alive(&calm);
+    let ahead = ahead(calm);
+    let live = alive(&ahead);
     let pairs: Vec<u32> = ahead.width.iter().map(|&w| u32::from(w == 2)).collect();
-    let between = pressure(&ahead, &pairs, 0).min(BETWEEN);
-    let freely = taken(FREELY, alive(&calm), alive(&ahead)) + OWN + between;
-    let freely = packed + freely.max(banked(&ahead) + ON_TOP);
+    let between = live.most(&ahead, &pairs, 0).min(BETWEEN);
+    let ahead_most = live.most(&ahead, &ahead.width, SLOW);
+    let freely = taken(FREELY, calm_most, ahead_most) + OWN + between;
+    let freely = packed + freely.max(banked(&ahead, &live) + ON_TOP);
     short.max(freely.min(PLENTY)).min(most)
 }
 

@@ -10,6 +10,7 @@ mod drills;
 mod fuzz;
 #[cfg(target_os = "linux")]
 mod guard;
+mod kernels;
 mod load;
 mod memory;
 mod operators;
@@ -50,6 +51,11 @@ const COMMANDS: &[Command] = &[
         "guard",
         "[--isa ISA] [--kind KIND] [--share S/N] [--case CASE]: kernels on memory that ends where their operands do",
         guard::run,
+    ),
+    (
+        "kernels",
+        "[--isa ISA]: products, convolutions and functions in loops of their own, to bench/KERNELS.md",
+        kernels::run,
     ),
     (
         "load",

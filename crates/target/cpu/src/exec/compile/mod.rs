@@ -13,7 +13,7 @@ use crate::isa::Isa;
 use crate::ukr::{Kernels, gemm_kernel, shapes};
 use expr::{Expr, ExprBuilder, Inst};
 use kernel::{Mapping, Node, Place, Stmt, TileProgram};
-use layout::{DType, Dim, DimBox};
+use layout::{DType, Dim, DimBox, to_odd_f32};
 use plan::{BufferId, Params};
 
 /// Bytes of a packed factor beyond which it is not packed per task.
@@ -645,8 +645,8 @@ fn element(v: f64, d: DType, out: &mut [u8; 8]) {
     match d {
         DType::F32 => put(&(v as f32).to_le_bytes()),
         DType::F64 => put(&v.to_le_bytes()),
-        DType::F16 => put(&f16::from_f64(v).to_bits().to_le_bytes()),
-        DType::BF16 => put(&bf16::from_f64(v).to_bits().to_le_bytes()),
+        DType::F16 => put(&f16::from_f32(to_odd_f32(v)).to_bits().to_le_bytes()),
+        DType::BF16 => put(&bf16::from_f32(to_odd_f32(v)).to_bits().to_le_bytes()),
         DType::I64 => put(&(v as i64).to_le_bytes()),
         DType::U64 => put(&(v as u64).to_le_bytes()),
         DType::I32 => put(&(v as i32).to_le_bytes()),

@@ -4,7 +4,7 @@ use super::job::{Job, next};
 use crate::exec::{CContract, Ctx, MAX_AXES};
 use expr::{Binary, Scalar};
 use half::{bf16, f16};
-use layout::DType;
+use layout::{DType, to_odd_f32};
 
 /// Runs a contraction; factors have the accumulator's type.
 pub(in crate::exec) fn run(ctx: &Ctx, c: &CContract, job: &Job) {
@@ -36,20 +36,14 @@ pub(in crate::exec) fn run(ctx: &Ctx, c: &CContract, job: &Job) {
         DType::F16 => typed::<u16>(ctx, c, job, |x, y, z| {
             let f = |v: u16| Scalar::Float(f16::from_bits(v).to_f64());
             let d = DType::F16;
-            f16::from_f64(
-                f(x).binary(Binary::Add, f(y).binary(Binary::Mul, f(z), d), d)
-                    .as_f64(),
-            )
-            .to_bits()
+            let sum = f(x).binary(Binary::Add, f(y).binary(Binary::Mul, f(z), d), d);
+            f16::from_f32(to_odd_f32(sum.as_f64())).to_bits()
         }),
         DType::BF16 => typed::<u16>(ctx, c, job, |x, y, z| {
             let f = |v: u16| Scalar::Float(bf16::from_bits(v).to_f64());
             let d = DType::BF16;
-            bf16::from_f64(
-                f(x).binary(Binary::Add, f(y).binary(Binary::Mul, f(z), d), d)
-                    .as_f64(),
-            )
-            .to_bits()
+            let sum = f(x).binary(Binary::Add, f(y).binary(Binary::Mul, f(z), d), d);
+            bf16::from_f32(to_odd_f32(sum.as_f64())).to_bits()
         }),
         // The verifier lets no kernel have these.
         DType::Str | DType::Host => {}

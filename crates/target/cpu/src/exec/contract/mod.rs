@@ -91,11 +91,14 @@ fn fast(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     if c.dtype != DType::F32 && !c.grouped && !c.bytes {
         return false;
     }
-    if c.depthwise {
-        depthwise::run(ctx, c, job)
-    } else {
-        gemm::run(ctx, c, job)
+    let done = match c.depthwise {
+        true => depthwise::run(ctx, c, job),
+        false => gemm::run(ctx, c, job),
+    };
+    if let (true, Some(t)) = (done, ctx.trace) {
+        t.piece();
     }
+    done
 }
 
 /// Runs a nest: pieces of loops that the schedule cuts one after the other, all others whole. By `ops` where it

@@ -5,7 +5,7 @@ use crate::isa::Isa;
 use expr::{Binary, Compare, Scalar, Unary};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use layout::DType;
+use layout::{DType, to_odd_f32};
 
 /// `$put(i, x, y)` for i below `$n`, x and y read from `$a` and `$b` by strides of which 0 stands for one value: a
 /// loop of its own for each way, since the compiler makes vectors of those with strides that it knows.
@@ -698,8 +698,10 @@ unsafe fn cast_loop(a: *const u8, from: DType, dst: *mut u8, to: DType, n: usize
         (Kind::W, Kind::D) => go!(i32, f64, |x| x as f64),
         (Kind::I, Kind::F) if to == T::F32 && from != T::U64 => go!(i64, f32, |x| x as f32),
         (Kind::D, Kind::F) if to == T::F32 => go!(f64, f32, |x| x as f32),
-        (Kind::D, Kind::F) if to == T::F16 => go!(f64, f32, |x| f16::from_f64(x).to_f32()),
-        (Kind::D, Kind::F) => go!(f64, f32, |x| bf16::from_f64(x).to_f32()),
+        (Kind::D, Kind::F) if to == T::F16 => {
+            go!(f64, f32, |x| f16::from_f32(to_odd_f32(x)).to_f32())
+        }
+        (Kind::D, Kind::F) => go!(f64, f32, |x| bf16::from_f32(to_odd_f32(x)).to_f32()),
         (Kind::F, Kind::D) => go!(f32, f64, |x| x as f64),
         (Kind::F, Kind::I) if to == T::I64 => go!(f32, i64, |x| x as i64),
         (Kind::F, Kind::W) if to == T::I32 => go!(f32, i32, |x| x as i32),

@@ -8,14 +8,24 @@
 use super::item::{Item, waits};
 use super::words::{Kind, Names, Word};
 use machine::{Pipe, WarpRates};
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use smallvec::SmallVec;
 
 /// Most instructions that are ordered together.
 const MOST: usize = 512;
 
 /// Puts the instructions of `items`, a body of loops and all, in order.
 pub(super) fn arrange(items: &mut Vec<Item>, names: &Names, rates: &WarpRates, registers: u32) {
+    let mut seen = Seen::new(names.len());
+    arranged(items, names, rates, registers, &mut seen);
+}
+
+fn arranged(
+    items: &mut Vec<Item>,
+    names: &Names,
+    rates: &WarpRates,
+    registers: u32,
+    seen: &mut Seen,
+) {
     let mut out = Vec::with_capacity(items.len());
     let mut stretch = vec![];
     for item in items.drain(..) {
@@ -23,11 +33,11 @@ pub(super) fn arrange(items: &mut Vec<Item>, names: &Names, rates: &WarpRates, r
             Item::Word(w, t) if !waits(w.kind) => {
                 stretch.push((w, t));
                 if stretch.len() == MOST {
-                    ordered(&mut stretch, names, rates, registers, &mut out);
+                    ordered(&mut stretch, names, rates, registers, seen, &mut out);
                 }
             }
             item => {
-                ordered(&mut stretch, names, rates, registers, &mut out);
+                ordered(&mut stretch, names, rates, registers, seen, &mut out);
                 out.push(match item {
                     Item::Part {
                         number,
@@ -35,7 +45,7 @@ pub(super) fn arrange(items: &mut Vec<Item>, names: &Names, rates: &WarpRates, r
                         looped,
                         mut body,
                     } => {
-                        arrange(&mut body, names, rates, registers);
+                        arranged(&mut body, names, rates, registers, seen);
                         Item::Part {
                             number,
                             times,
@@ -48,7 +58,7 @@ pub(super) fn arrange(items: &mut Vec<Item>, names: &Names, rates: &WarpRates, r
             }
         }
     }
-    ordered(&mut stretch, names, rates, registers, &mut out);
+    ordered(&mut stretch, names, rates, registers, seen, &mut out);
     *items = out;
 }
 
@@ -76,48 +86,82 @@ fn latency(w: &Word, rates: &WarpRates) -> f64 {
     }
 }
 
+/// Instructions of a stretch, by their places.
+type Places = SmallVec<[u32; 4]>;
+
 /// What stands between instructions.
 struct Follows {
     /// Who must go after each, and how many cycles later at least.
-    after: Vec<Vec<(usize, f64)>>,
+    after: Vec<SmallVec<[(u32, f64); 4]>>,
     /// How many must go before each.
     before: Vec<u32>,
     /// Those whose results each reads.
-    sources: Vec<Vec<usize>>,
+    sources: Vec<Places>,
     /// How often the results of each are read.
     readers: Vec<u32>,
 }
 
+/// What the instructions of a stretch did with each register so far.
+struct Seen {
+    writer: Vec<Option<u32>>,
+    read: Vec<Places>,
+}
+
+impl Seen {
+    fn new(registers: usize) -> Seen {
+        Seen {
+            writer: vec![None; registers],
+            read: vec![Places::new(); registers],
+        }
+    }
+
+    fn forget(&mut self, list: &[Instruction], names: &Names) {
+        let all = list
+            .iter()
+            .flat_map(|(w, _)| names.uses(w).iter().chain(names.defs(w)));
+        for &r in all {
+            self.writer[r as usize] = None;
+            self.read[r as usize].clear();
+        }
+    }
+}
+
 /// What stands between the instructions of `list`, by registers and by memory.
-fn follows(list: &[Instruction], names: &Names, rates: &WarpRates) -> Follows {
+fn follows(list: &[Instruction], names: &Names, rates: &WarpRates, seen: &mut Seen) -> Follows {
     let n = list.len();
-    let mut after: Vec<Vec<(usize, f64)>> = vec![vec![]; n];
-    let mut before = vec![0u32; n];
-    let mut edge = |a: usize, b: usize, cycles: f64| {
+    let mut out = Follows {
+        after: vec![SmallVec::new(); n],
+        before: vec![0u32; n],
+        sources: vec![Places::new(); n],
+        readers: vec![0u32; n],
+    };
+    let Follows {
+        after,
+        before,
+        sources,
+        readers,
+    } = &mut out;
+    let mut edge = |a: u32, b: u32, cycles: f64| {
         if a != b {
-            after[a].push((b, cycles));
-            before[b] += 1;
+            after[a as usize].push((b, cycles));
+            before[b as usize] += 1;
         }
     };
-    let mut sources: Vec<Vec<usize>> = vec![vec![]; n];
-    let mut readers = vec![0u32; n];
-    let mut writer: HashMap<u32, usize> = HashMap::new();
-    let mut read: HashMap<u32, Vec<usize>> = HashMap::new();
-    let mut touched: Vec<(usize, (bool, bool, bool))> = vec![];
-    for (b, (w, _)) in list.iter().enumerate() {
-        for r in names.uses(w) {
-            if let Some(&a) = writer.get(r) {
-                edge(a, b, latency(&list[a].0, rates));
-                readers[a] += 1;
-                sources[b].push(a);
+    let mut touched: Vec<(u32, (bool, bool, bool))> = vec![];
+    for (b, (w, _)) in (0u32..).zip(list) {
+        for &r in names.uses(w) {
+            if let Some(a) = seen.writer[r as usize] {
+                edge(a, b, latency(&list[a as usize].0, rates));
+                readers[a as usize] += 1;
+                sources[b as usize].push(a);
             }
-            read.entry(*r).or_default().push(b);
+            seen.read[r as usize].push(b);
         }
-        for d in names.defs(w) {
-            for a in read.remove(d).unwrap_or_default() {
+        for &d in names.defs(w) {
+            for a in seen.read[d as usize].drain(..) {
                 edge(a, b, 0.0);
             }
-            if let Some(a) = writer.insert(*d, b) {
+            if let Some(a) = seen.writer[d as usize].replace(b) {
                 edge(a, b, 0.0);
             }
         }
@@ -131,12 +175,8 @@ fn follows(list: &[Instruction], names: &Names, rates: &WarpRates) -> Follows {
             touched.push((b, own));
         }
     }
-    Follows {
-        after,
-        before,
-        sources,
-        readers,
-    }
+    seen.forget(list, names);
+    out
 }
 
 fn ordered(
@@ -144,6 +184,7 @@ fn ordered(
     names: &Names,
     rates: &WarpRates,
     registers: u32,
+    seen: &mut Seen,
     out: &mut Vec<Item>,
 ) {
     let list = std::mem::take(stretch);
@@ -153,36 +194,36 @@ fn ordered(
         mut before,
         sources,
         mut readers,
-    } = follows(&list, names, rates);
+    } = follows(&list, names, rates, seen);
     let mut chain = vec![0.0f64; n];
     for a in (0..n).rev() {
-        let longest = after[a].iter().map(|(b, c)| c + chain[*b]);
+        let longest = after[a].iter().map(|(b, c)| c + chain[*b as usize]);
         chain[a] = longest.fold(0.0, f64::max);
     }
     let room = (registers / 2) as usize;
-    let mut open: BTreeSet<usize> = (0..n).filter(|b| before[*b] == 0).collect();
+    // In no order: which goes next depends on the place in the text alone where all else is equal.
+    let mut open: Vec<usize> = (0..n).filter(|b| before[*b] == 0).collect();
     let (mut now, mut live) = (0.0f64, 0usize);
     let (mut there, mut free) = (vec![0.0f64; n], [0.0f64; Pipe::ALL.len()]);
     let mut order = Vec::with_capacity(n);
-    while let Some(&first) = open.first() {
+    while !open.is_empty() {
         let begins = |b: usize| {
             let pipe = list[b].0.pipe.map_or(0.0, |p| free[p as usize]);
             there[b].max(pipe)
         };
+        let all = || open.iter().copied().enumerate();
+        let first = all().min_by_key(|o| o.1);
         let next = if live >= room {
             first
         } else {
-            let soonest = open.iter().map(|b| begins(*b)).fold(f64::MAX, f64::min);
+            let soonest = all().map(|(_, b)| begins(b)).fold(f64::MAX, f64::min);
             now = now.max(soonest);
-            let can = open.iter().copied().filter(|b| begins(*b) <= now);
-            can.max_by(|a, b| {
-                let key = |x: usize| (chain[x], Reverse(x));
-                key(*a)
-                    .partial_cmp(&key(*b))
-                    .unwrap_or(std::cmp::Ordering::Equal)
-            })
-            .unwrap_or(first)
+            let can = all().filter(|o| begins(o.1) <= now);
+            can.max_by(|(_, a), (_, b)| chain[*a].total_cmp(&chain[*b]).then(b.cmp(a)))
+                .or(first)
         };
+        let Some((at, next)) = next else { break };
+        open.swap_remove(at);
         now = now.max(begins(next));
         let began = now;
         let w = &list[next].0;
@@ -196,20 +237,21 @@ fn ordered(
             free[p as usize] = now + turn * turns;
             now += turns;
         }
-        open.remove(&next);
         order.push(next);
         live += usize::from(readers[next] > 0 && w.pipe.is_some());
         for a in &sources[next] {
-            readers[*a] -= 1;
-            if readers[*a] == 0 && list[*a].0.pipe.is_some() {
+            let a = *a as usize;
+            readers[a] -= 1;
+            if readers[a] == 0 && list[a].0.pipe.is_some() {
                 live = live.saturating_sub(1);
             }
         }
         for (b, cycles) in &after[next] {
-            there[*b] = there[*b].max(began + cycles);
-            before[*b] -= 1;
-            if before[*b] == 0 {
-                open.insert(*b);
+            let b = *b as usize;
+            there[b] = there[b].max(began + cycles);
+            before[b] -= 1;
+            if before[b] == 0 {
+                open.push(b);
             }
         }
     }

@@ -37,6 +37,27 @@ pub(super) fn step(live: &mut [u64], l: &Line) {
     }
 }
 
+/// [`step`]; gives how many registers are alive before `l`, where `now` are behind it.
+pub(super) fn stepped(live: &mut [u64], l: &Line, width: &[u32], mut now: u32) -> u32 {
+    if !l.partial {
+        for &d in &l.defs {
+            let (w, b) = bit(d);
+            if live[w] & b != 0 {
+                live[w] &= !b;
+                now -= width[d as usize];
+            }
+        }
+    }
+    for &u in &l.uses {
+        let (w, b) = bit(u);
+        if live[w] & b == 0 {
+            live[w] |= b;
+            now += width[u as usize];
+        }
+    }
+    now
+}
+
 /// Registers of all that is alive.
 pub(super) fn count(live: &[u64], width: &[u32]) -> u32 {
     let mut n = 0;
@@ -51,7 +72,7 @@ pub(super) fn count(live: &[u64], width: &[u32]) -> u32 {
 }
 
 pub(super) fn alive(p: &Parsed) -> Alive {
-    let (lines, labels) = (&p.lines, &p.labels);
+    let lines = &p.lines;
     let starts = starts(p);
     let block_of = |line: usize| starts.partition_point(|&s| s <= line).saturating_sub(1);
     let words = p.width.len().div_ceil(64);
@@ -65,7 +86,7 @@ pub(super) fn alive(p: &Parsed) -> Alive {
                 *o |= i;
             }
         };
-        if let Some(&to) = last.jump.as_ref().and_then(|j| labels.get(j))
+        if let Some(to) = p.target(last)
             && to < lines.len()
         {
             join(block_of(to));
@@ -97,42 +118,35 @@ pub(super) fn alive(p: &Parsed) -> Alive {
 
 /// The most that is alive at once, where every name counts as `width` says, and a subroutine as `called`.
 pub(super) fn pressure(p: &Parsed, width: &[u32], called: u32) -> u32 {
-    let lines = &p.lines;
-    let Alive { starts, out } = alive(p);
-    let end = |b: usize| starts.get(b + 1).copied().unwrap_or(lines.len());
-    let mut most = 0;
-    for b in 0..starts.len() {
-        let mut live = out[b].clone();
-        // Counting costs as much as all registers: the sum is kept instead.
-        let mut now = count(&live, width);
-        most = most.max(now);
-        for l in lines[starts[b]..end(b)].iter().rev() {
-            let mut dead = 0;
-            let mut touched: Vec<u32> = l.defs.iter().chain(&l.uses).copied().collect();
-            touched.sort_unstable();
-            touched.dedup();
-            let before: u32 = touched
-                .iter()
-                .filter(|&&r| has(&live, r))
-                .map(|&r| width[r as usize])
-                .sum();
-            // A result that nobody reads still needs a place.
-            for &d in &l.defs {
-                if !has(&live, d) {
-                    dead += width[d as usize];
-                }
+    alive(p).most(p, width, called)
+}
+
+impl Alive {
+    /// [`pressure`] of `p`, which this is of.
+    pub(super) fn most(&self, p: &Parsed, width: &[u32], called: u32) -> u32 {
+        let lines = &p.lines;
+        let ends = self.starts.iter().skip(1).copied().chain([lines.len()]);
+        let mut most = 0;
+        let mut live = vec![];
+        for ((&from, to), out) in self.starts.iter().zip(ends).zip(&self.out) {
+            live.clone_from(out);
+            // Counting costs as much as all registers: the sum is kept instead.
+            let mut now = count(&live, width);
+            most = most.max(now);
+            for l in lines[from..to].iter().rev() {
+                // A result that nobody reads still needs a place.
+                most = most.max(now + unread(&live, l, width));
+                now = stepped(&mut live, l, width, now);
+                let called = if l.kind == Kind::Slow { called } else { 0 };
+                most = most.max(now + called);
             }
-            most = most.max(now + dead);
-            step(&mut live, l);
-            let after: u32 = touched
-                .iter()
-                .filter(|&&r| has(&live, r))
-                .map(|&r| width[r as usize])
-                .sum();
-            now = now - before + after;
-            let called = if l.kind == Kind::Slow { called } else { 0 };
-            most = most.max(now + called);
         }
+        most
     }
-    most
+}
+
+/// Registers of what `l` puts out and nobody reads.
+pub(super) fn unread(live: &[u64], l: &Line, width: &[u32]) -> u32 {
+    let unread = l.defs.iter().filter(|&&d| !has(live, d));
+    unread.map(|&d| width[d as usize]).sum()
 }

@@ -1,7 +1,7 @@
 //! Which half of the registers a value is put into: those with even numbers are one bank, those with odd
 //! numbers the other, and an instruction reads one of each at once.
-use super::alive::{SLOW, pressure};
-use super::line::Parsed;
+use super::alive::{Alive, SLOW};
+use super::line::{Parsed, Registers};
 
 /// Values of which it is known that they are in the same bank, or in different ones. The last place stands for
 /// what is in the bank of even numbers.
@@ -46,7 +46,7 @@ impl Sides {
 /// odd one, a pair takes one of each and is read from the even one; two operands of an instruction are in
 /// different ones, as far as nothing before it has settled otherwise; and of values that depend on one another
 /// in that way the first one has an even number, as the first free register has.
-pub(super) fn banked(p: &Parsed) -> u32 {
+pub(super) fn banked(p: &Parsed, live: &Alive) -> u32 {
     let n = p.width.len();
     let place = |r: u32| {
         if p.width[r as usize] == 2 {
@@ -57,8 +57,8 @@ pub(super) fn banked(p: &Parsed) -> u32 {
     };
     let mut sides = Sides::new(n);
     for l in &p.lines {
-        let mut read: Vec<u32> = l.uses.clone();
-        read.retain(|&u| p.width[u as usize] > 0);
+        let mut read: Registers = l.uses.clone();
+        read.retain(|&mut u| p.width[u as usize] > 0);
         read.sort_unstable();
         read.dedup();
         match read[..] {
@@ -95,7 +95,7 @@ pub(super) fn banked(p: &Parsed) -> u32 {
         };
         (0..n).map(takes).collect::<Vec<u32>>()
     };
-    let odd = 1 + pressure(p, &bank(true), SLOW.div_ceil(2));
-    let even = pressure(p, &bank(false), SLOW / 2);
-    (2 * odd.max(even)).max(1 + pressure(p, &p.width, SLOW))
+    let odd = 1 + live.most(p, &bank(true), SLOW.div_ceil(2));
+    let even = live.most(p, &bank(false), SLOW / 2);
+    (2 * odd.max(even)).max(1 + live.most(p, &p.width, SLOW))
 }

@@ -1,18 +1,19 @@
 //! What an assembler makes of a division of integers.
-use super::line::{Kind, Line, Names};
+use super::line::{Kind, Line, Names, Registers};
+use smallvec::smallvec;
 
 /// The division that was last, for the quotient or remainder of the same numbers.
 #[derive(Default)]
-pub(super) struct Divided {
-    of: Vec<u32>,
-    by: String,
+pub(super) struct Divided<'a> {
+    of: Registers,
+    by: &'a str,
     /// Registers that the divisor is in.
-    reads: Vec<u32>,
+    reads: Registers,
     /// Quotient and remainder, without their signs.
     made: [u32; 2],
 }
 
-impl Divided {
+impl<'a> Divided<'a> {
     /// `defs` have other values from now on.
     pub fn forget(&mut self, defs: &[u32]) {
         if defs
@@ -31,28 +32,28 @@ impl Divided {
         &mut self,
         (op, to): (&str, &[u32]),
         of: &[u32],
-        by: &str,
-        names: &mut Names,
+        by: &'a str,
+        names: &mut Names<'a>,
     ) -> Vec<Line> {
         let signed = op.ends_with(".s32");
         let mut out = vec![];
         let mut put = |defs: &[u32], uses: &[&[u32]], kind: Kind| {
             out.push(Line {
-                defs: defs.to_vec(),
-                uses: uses.concat(),
+                defs: defs.into(),
+                uses: uses.iter().copied().flatten().copied().collect(),
                 kind,
                 ..Line::default()
             });
         };
-        if (self.of.as_slice(), self.by.as_str()) != (of, by) {
+        if (self.of.as_slice(), self.by) != (of, by) {
             let divisor = names.all(by);
-            let mut size = |of: &[u32], names: &mut Names| -> Vec<u32> {
+            let mut size = |of: &[u32], names: &mut Names| -> Registers {
                 if !signed || of.is_empty() {
-                    return of.to_vec();
+                    return of.into();
                 }
                 let size = names.fresh(1);
                 put(&[size], &[of], Kind::Other);
-                vec![size]
+                smallvec![size]
             };
             let sizes = [size(&divisor, names), size(of, names)];
             let [one, off, exact, q, r] = [(); 5].map(|()| names.fresh(1));
@@ -64,8 +65,8 @@ impl Divided {
             put(&[q], &[&sizes[1], &[exact]], Kind::Other);
             put(&[r], &[&sizes[1], &sizes[0], &[q]], Kind::Other);
             *self = Divided {
-                of: of.to_vec(),
-                by: by.to_string(),
+                of: of.into(),
+                by,
                 reads: divisor,
                 made: [q, r],
             };

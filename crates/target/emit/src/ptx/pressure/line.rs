@@ -1,6 +1,11 @@
 //! The lines of a text as instructions that define and use registers.
 
+use smallvec::SmallVec;
 use std::collections::HashMap;
+
+/// Registers of an instruction. A kernel has thousands of instructions with few registers each, and many kernels are
+/// looked at for one plan: they lie in the line itself.
+pub(super) type Registers = SmallVec<[u32; 4]>;
 
 /// What matters of an instruction beside its registers.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -33,10 +38,11 @@ pub(super) enum Rematerialised {
 /// An instruction: registers it defines and uses, whether it defines them wholly.
 #[derive(Clone, Default)]
 pub(super) struct Line {
-    pub(super) defs: Vec<u32>,
-    pub(super) uses: Vec<u32>,
+    pub(super) defs: Registers,
+    pub(super) uses: Registers,
     pub(super) partial: bool,
-    pub(super) jump: Option<String>,
+    /// The number of the label that it jumps to.
+    pub(super) jump: Option<u32>,
     /// Nothing runs into the next one.
     pub(super) ends: bool,
     pub(super) kind: Kind,
@@ -59,17 +65,28 @@ pub(super) enum PredicateSource {
 
 /// Names to numbers, and 32-bit registers that each takes.
 #[derive(Default)]
-pub(super) struct Names {
-    pub(super) declared: Vec<(String, u32)>,
-    /// Only looked up, never walked.
-    pub(super) known: HashMap<String, u32>,
+pub(super) struct Names<'a> {
+    pub(super) declared: Vec<(&'a str, u32)>,
+    pub(super) known: HashMap<&'a str, u32, foldhash::fast::FixedState>,
+    /// Numbers of labels, by their names.
+    labels: HashMap<&'a str, u32, foldhash::fast::FixedState>,
     pub(super) width: Vec<u32>,
     /// 1 for a truth value.
     pub(super) truth: Vec<u32>,
 }
 
-impl Names {
-    pub(super) fn declare(&mut self, line: &str) {
+impl<'a> Names<'a> {
+    pub(super) fn label(&mut self, name: &'a str) -> u32 {
+        let next = self.labels.len() as u32;
+        *self.labels.entry(name).or_insert(next)
+    }
+
+    /// How many labels there are.
+    pub(super) fn labels(&self) -> usize {
+        self.labels.len()
+    }
+
+    pub(super) fn declare(&mut self, line: &'a str) {
         let Some((ty, names)) = line.trim_start_matches(".reg .").split_once(' ') else {
             return;
         };
@@ -79,12 +96,12 @@ impl Names {
             _ => 1,
         };
         for n in names.trim_end_matches(';').split(',') {
-            let name = n.trim().split('<').next().unwrap_or("").to_string();
+            let name = n.trim().split('<').next().unwrap_or("");
             self.declared.push((name, width));
         }
     }
 
-    pub(super) fn number(&mut self, name: &str) -> Option<u32> {
+    pub(super) fn number(&mut self, name: &'a str) -> Option<u32> {
         if let Some(&n) = self.known.get(name) {
             return Some(n);
         }
@@ -97,7 +114,7 @@ impl Names {
         let n = self.width.len() as u32;
         self.width.push(found.1);
         self.truth.push(u32::from(found.1 == 0));
-        self.known.insert(name.to_string(), n);
+        self.known.insert(name, n);
         Some(n)
     }
 
@@ -108,8 +125,8 @@ impl Names {
         self.width.len() as u32 - 1
     }
 
-    pub(super) fn all(&mut self, text: &str) -> Vec<u32> {
-        let mut out = vec![];
+    pub(super) fn all(&mut self, text: &'a str) -> Registers {
+        let mut out = Registers::new();
         let mut rest = text;
         while let Some(at) = rest.find('%') {
             let tail = &rest[at..];
@@ -126,11 +143,24 @@ impl Names {
 #[derive(Clone)]
 pub(super) struct Parsed {
     pub(super) lines: Vec<Line>,
-    pub(super) labels: HashMap<String, usize>,
+    /// The line that each label stands before, by the label's number, where it is jumped to.
+    pub(super) labels: Vec<Option<usize>>,
     /// 32-bit registers of each name.
     pub(super) width: Vec<u32>,
     /// 1 for the name of a truth value.
     pub(super) truth: Vec<u32>,
+}
+
+impl Parsed {
+    /// The line that `l` jumps to.
+    pub(super) fn target(&self, l: &Line) -> Option<usize> {
+        target(&self.labels, l)
+    }
+}
+
+/// The line that `l` jumps to, where `labels` are.
+pub(super) fn target(labels: &[Option<usize>], l: &Line) -> Option<usize> {
+    labels.get(l.jump? as usize).copied().flatten()
 }
 
 /// How many lines put something into each name.
@@ -150,7 +180,7 @@ pub(super) fn starts(p: &Parsed) -> Vec<usize> {
             starts.push(i + 1);
         }
     }
-    starts.extend(p.labels.values().copied());
+    starts.extend(p.labels.iter().flatten());
     starts.sort_unstable();
     starts.dedup();
     starts.retain(|&s| s < p.lines.len());

@@ -1,6 +1,9 @@
 //! What an assembler moves out of the places where a text has it: copies that it leaves out, comparisons, and
 //! what is read into registers before it is used.
-use super::line::{Kind, Line, Parsed, PredicateSource, Rematerialised, starts, written};
+use super::line::{
+    Kind, Line, Parsed, PredicateSource, Registers, Rematerialised, starts, target, written,
+};
+use smallvec::smallvec;
 use std::collections::HashMap;
 
 /// A stretch that is jumped over or gone round: its first line and the one behind it.
@@ -20,9 +23,9 @@ impl Region {
 }
 
 /// The regions of a text, one for each jump.
-pub(super) fn regions(lines: &[Line], labels: &HashMap<String, usize>) -> Vec<Region> {
+pub(super) fn regions(lines: &[Line], labels: &[Option<usize>]) -> Vec<Region> {
     let of = |(i, l): (usize, &Line)| {
-        let to = *labels.get(l.jump.as_ref()?)?;
+        let to = target(labels, l)?;
         Some(match to <= i {
             true => Region {
                 from: to,
@@ -64,7 +67,7 @@ pub(super) fn read_once(p: &mut Parsed, held: &[u32], kind: Kind) {
                 let own = p.width.len() as u32;
                 p.width.push(p.width[r as usize]);
                 p.truth.push(0);
-                let defs = vec![own];
+                let defs = smallvec![own];
                 let line = Line::default();
                 let read = Line { defs, kind, ..line };
                 reads.push((at, read));
@@ -104,7 +107,7 @@ pub(super) fn folded(
         let made = |u: &&u32| !number[**u as usize];
         let left: Vec<u32> = l.uses.iter().filter(made).copied().collect();
         // An address is an offset first, and in the next line, under the same name, what it is with the pointer.
-        let goes_on = |n: &Line| n.defs == [to] && n.uses.contains(&to) && !n.partial;
+        let goes_on = |n: &Line| n.defs[..] == [to] && n.uses.contains(&to) && !n.partial;
         let offset = defined[to as usize] == 2
             && starts.binary_search(&(i + 1)).is_err()
             && next.is_some_and(goes_on);
@@ -137,7 +140,7 @@ pub(super) fn compared_again(p: &mut Parsed) {
     let defined = written(p);
     let once = |r: u32| defined[r as usize] <= 1;
     // What each truth value compares; only looked up.
-    let mut of: HashMap<u32, Vec<u32>> = HashMap::new();
+    let mut of: HashMap<u32, Registers, foldhash::fast::FixedState> = HashMap::default();
     for l in &mut p.lines {
         let &[to] = &l.defs[..] else { continue };
         if l.partial || !once(to) {
@@ -150,7 +153,7 @@ pub(super) fn compared_again(p: &mut Parsed) {
             PredicateSource::Joined => {
                 if let Some(at) = l.uses.iter().position(|u| of.contains_key(u)) {
                     let compared = l.uses.remove(at);
-                    l.uses.extend(&of[&compared]);
+                    l.uses.extend_from_slice(&of[&compared]);
                 }
             }
             _ => {}
@@ -189,7 +192,7 @@ pub(super) fn compared_early(p: &mut Parsed) {
             },
             _ => u,
         };
-        let uses: Vec<u32> = l.uses.iter().map(source).collect();
+        let uses: Registers = l.uses.iter().map(source).collect();
         let at = uses.iter().map(|&u| defined[u as usize].0).max();
         let at = at.unwrap_or(i);
         let jumps = |at: usize| p.lines[at..i].iter().any(|l| l.jump.is_some());
@@ -211,13 +214,14 @@ pub(super) fn compared_early(p: &mut Parsed) {
 /// `p` with lines put before others. A loop begins behind what is put before its first line; who jumps over a
 /// part comes to what is put before the line behind it.
 fn insert(p: &mut Parsed, new: Vec<(usize, Line)>) {
-    let back = |(i, l): (usize, &Line)| {
-        let name = l.jump.as_ref()?;
-        (*p.labels.get(name)? <= i).then(|| name.clone())
-    };
-    let loops: Vec<String> = p.lines.iter().enumerate().filter_map(back).collect();
-    for (name, at) in &mut p.labels {
-        let round = loops.contains(name);
+    let mut round = vec![false; p.labels.len()];
+    for (i, l) in p.lines.iter().enumerate() {
+        if let (Some(name), Some(to)) = (l.jump, p.target(l)) {
+            round[name as usize] |= to <= i;
+        }
+    }
+    for (at, round) in p.labels.iter_mut().zip(round) {
+        let Some(at) = at else { continue };
         let before = |n: &&(usize, Line)| n.0 < *at || (round && n.0 == *at);
         *at += new.iter().filter(before).count();
     }
@@ -232,39 +236,96 @@ fn insert(p: &mut Parsed, new: Vec<(usize, Line)>) {
     p.lines.extend(new.map(|n| n.1));
 }
 
+/// Originals of copies, by the copy.
+struct Copies {
+    of: Vec<Option<u32>>,
+    /// Copies that there are now, and how many of each original.
+    now: Vec<u32>,
+    from: Vec<u32>,
+}
+
+impl Copies {
+    fn new(names: usize) -> Copies {
+        Copies {
+            of: vec![None; names],
+            now: vec![],
+            from: vec![0; names],
+        }
+    }
+
+    fn clear(&mut self) {
+        self.keep(|_, _| false);
+    }
+
+    fn keep(&mut self, stays: impl Fn(u32, u32) -> bool) {
+        let Copies { of, now, from } = self;
+        now.retain(|&to| {
+            let Some(original) = of[to as usize] else {
+                return false;
+            };
+            let stays = stays(to, original);
+            if !stays {
+                of[to as usize] = None;
+                from[original as usize] -= 1;
+            }
+            stays
+        });
+    }
+
+    /// `defs` have other values from now on.
+    fn forget(&mut self, defs: &[u32]) {
+        let known = |&d: &u32| self.of[d as usize].is_some() || self.from[d as usize] > 0;
+        if defs.iter().any(known) {
+            self.keep(|to, original| !defs.contains(&to) && !defs.contains(&original));
+        }
+    }
+
+    fn add(&mut self, to: u32, original: u32) {
+        self.of[to as usize] = Some(original);
+        self.from[original as usize] += 1;
+        self.now.push(to);
+    }
+}
+
 /// `p` without copies of registers inside of basic blocks, whose readers read the original, and without what
 /// nobody reads.
 pub(super) fn settled(p: &mut Parsed) {
     let starts = starts(p);
-    // Originals of copies; only looked up, never walked.
-    let mut of: HashMap<u32, u32> = HashMap::new();
+    let mut copies = Copies::new(p.width.len());
+    let mut starts = starts.into_iter().peekable();
     for (i, l) in p.lines.iter_mut().enumerate() {
-        if starts.binary_search(&i).is_ok() {
-            of.clear();
+        if starts.next_if_eq(&i).is_some() {
+            copies.clear();
         }
         for u in &mut l.uses {
-            *u = *of.get(u).unwrap_or(u);
+            *u = copies.of[*u as usize].unwrap_or(*u);
         }
-        if !of.is_empty() && !l.defs.is_empty() {
-            of.retain(|to, from| !l.defs.contains(to) && !l.defs.contains(from));
-        }
+        copies.forget(&l.defs);
         if let (true, false, &[to], &[from]) = (l.copy, l.partial, &l.defs[..], &l.uses[..])
             && to != from
         {
-            of.insert(to, from);
+            copies.add(to, from);
         }
     }
+    without_unread(p);
+}
+
+/// Takes out of `p` what nobody reads, and what is read by that alone.
+fn without_unread(p: &mut Parsed) {
+    let mut read = vec![0u32; p.width.len()];
+    for &u in p.lines.iter().flat_map(|l| &l.uses) {
+        read[u as usize] += 1;
+    }
     loop {
-        let mut read = vec![false; p.width.len()];
-        for &u in p.lines.iter().flat_map(|l| &l.uses) {
-            read[u as usize] = true;
-        }
-        let unread = |l: &&mut Line| {
-            let stays = matches!(l.kind, Kind::Fence | Kind::Store) || l.defs.is_empty();
-            !stays && l.defs.iter().all(|&d| !read[d as usize])
-        };
         let mut any = false;
-        for l in p.lines.iter_mut().filter(unread) {
+        for l in p.lines.iter_mut().rev() {
+            let stays = matches!(l.kind, Kind::Fence | Kind::Store) || l.defs.is_empty();
+            if stays || l.defs.iter().any(|&d| read[d as usize] > 0) {
+                continue;
+            }
+            for &u in &l.uses {
+                read[u as usize] -= 1;
+            }
             *l = Line::default();
             any = true;
         }

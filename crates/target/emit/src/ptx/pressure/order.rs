@@ -1,8 +1,8 @@
 //! A text's instructions as an assembler may order, guard or repeat them.
-use super::alive::{SLOW, alive, count, has, step};
-use super::line::{Kind, Line, Parsed, Rematerialised, starts, written};
+use super::alive::{SLOW, alive, count, has, step, stepped, unread};
+use super::line::{Kind, Line, Parsed, Registers, Rematerialised, starts, written};
 use super::loops::{Region, regions};
-use std::collections::HashMap;
+use smallvec::SmallVec;
 
 /// Lines of a guarded part that becomes guarded instructions.
 const SHORT: usize = 8;
@@ -18,19 +18,21 @@ const STRETCH: usize = 1 << 12;
 /// Instructions that are made again for one use.
 const CHAIN: usize = 5;
 
-/// `p` as an assembler would leave it.
-pub(super) fn ahead(p: &Parsed) -> Parsed {
-    let mut out = guarded(p);
-    let starts = starts(&out);
-    let mut lines = Vec::with_capacity(out.lines.len());
-    for (b, &from) in starts.iter().enumerate() {
-        let to = starts.get(b + 1).copied().unwrap_or(out.lines.len());
-        for part in out.lines[from..to].split_inclusive(|l| l.kind == Kind::Fence) {
-            lines.extend(loads_first(part));
+/// `guarded` as an assembler would leave it.
+pub(super) fn ahead(mut guarded: Parsed) -> Parsed {
+    let starts = starts(&guarded);
+    let mut scratch = Needs::new(guarded.width.len());
+    let mut lines = Vec::with_capacity(guarded.lines.len());
+    let ends = starts.iter().skip(1).copied().chain([guarded.lines.len()]);
+    for (&from, to) in starts.iter().zip(ends) {
+        let block = &mut guarded.lines[from..to];
+        for part in block.split_inclusive_mut(|l| l.kind == Kind::Fence) {
+            let order = loads_first(part, &mut scratch);
+            lines.extend(order.into_iter().map(|i| std::mem::take(&mut part[i])));
         }
     }
-    out.lines = lines;
-    out
+    guarded.lines = lines;
+    guarded
 }
 
 /// `p` with parts that are jumped over and are short, or stand beside others, as instructions that depend on the condition.
@@ -39,9 +41,9 @@ pub(super) fn guarded(p: &Parsed) -> Parsed {
     // End of the part that the jump in a line skips, where it only runs through.
     let end = |i: usize| -> Option<usize> {
         let l = &p.lines[i];
-        let to = *p.labels.get(l.jump.as_ref()?)?;
-        let through = |l: &Line| match &l.jump {
-            Some(j) => l.partial && p.labels.get(j).is_some_and(|&t| t > i && t <= to),
+        let to = p.target(l)?;
+        let through = |l: &Line| match l.jump {
+            Some(_) => l.partial && p.target(l).is_some_and(|t| t > i && t <= to),
             // All threads come to a barrier.
             None => !l.ends && (l.kind != Kind::Fence || !l.uses.is_empty()),
         };
@@ -73,7 +75,7 @@ pub(super) fn guarded(p: &Parsed) -> Parsed {
         }
         let mut l = l.clone();
         for &(_, jump) in &open {
-            l.uses.extend(&p.lines[jump].uses);
+            l.uses.extend_from_slice(&p.lines[jump].uses);
         }
         if let Some(&(to, jump)) = open.last() {
             // What is defined nowhere else has no value to keep.
@@ -83,13 +85,14 @@ pub(super) fn guarded(p: &Parsed) -> Parsed {
         lines.push(l);
     }
     place[n] = lines.len();
-    let left = |name: &str| {
-        let mut jumps = p.lines.iter().zip(&ends);
-        jumps.any(|(l, e)| e.is_none() && l.jump.as_deref() == Some(name))
-    };
-    let labels = p.labels.iter().filter(|(name, _)| left(name));
+    let mut labels = vec![None; p.labels.len()];
+    for (l, _) in p.lines.iter().zip(&ends).filter(|(_, end)| end.is_none()) {
+        if let (Some(name), Some(to)) = (l.jump, p.target(l)) {
+            labels[name as usize] = Some(place[to]);
+        }
+    }
     Parsed {
-        labels: labels.map(|(n, &at)| (n.clone(), place[at])).collect(),
+        labels,
         width: p.width.clone(),
         truth: p.truth.clone(),
         lines,
@@ -108,7 +111,7 @@ fn length(part: &[Line]) -> usize {
 /// has guarded instructions of its own, or calls a subroutine, is left as it is.
 fn beside(p: &Parsed, ends: &[Option<usize>]) -> Vec<bool> {
     let n = p.lines.len();
-    let mut labels: Vec<usize> = p.labels.values().copied().collect();
+    let mut labels: Vec<usize> = p.labels.iter().flatten().copied().collect();
     labels.sort_unstable();
     let loops: Vec<Region> = regions(&p.lines, &p.labels);
     let waits = |l: &Line| matches!(l.kind, Kind::Load | Kind::Store);
@@ -145,38 +148,65 @@ fn beside(p: &Parsed, ends: &[Option<usize>]) -> Vec<bool> {
     found
 }
 
-/// Lines of a stretch that have to come before each line of it.
-fn needs(part: &[Line]) -> Vec<Vec<usize>> {
-    let n = part.len();
-    let mut needs: Vec<Vec<usize>> = vec![vec![]; n];
-    // Last definition and the uses since, by register; only looked up.
-    let mut last: HashMap<u32, usize> = HashMap::new();
-    let mut uses: HashMap<u32, Vec<usize>> = HashMap::new();
-    for (i, l) in part.iter().enumerate() {
-        needs[i].extend(l.uses.iter().filter_map(|u| last.get(u)));
-        for d in &l.defs {
-            needs[i].extend(last.get(d));
-            needs[i].extend(uses.get(d).into_iter().flatten().filter(|&&u| u != i));
+/// Lines of a stretch that have to come before a line of it.
+type Before = SmallVec<[u32; 6]>;
+
+/// Finds what has to come before each line of a stretch.
+struct Needs {
+    /// By register, within the stretch at hand: one more than the line that defines it last, and who uses it since.
+    last: Vec<u32>,
+    uses: Vec<Registers>,
+}
+
+impl Needs {
+    /// For registers below `names`.
+    fn new(names: usize) -> Needs {
+        Needs {
+            last: vec![0; names],
+            uses: vec![Registers::new(); names],
         }
-        for &u in &l.uses {
-            uses.entry(u).or_default().push(i);
-        }
-        for &d in &l.defs {
-            last.insert(d, i);
-            let kept = if l.partial { vec![i] } else { vec![] };
-            uses.insert(d, kept);
-        }
-        needs[i].sort_unstable();
-        needs[i].dedup();
     }
-    needs
+
+    /// Lines of `part` that have to come before each line of it.
+    fn of(&mut self, part: &[Line]) -> Vec<Before> {
+        let Needs { last, uses } = self;
+        let mut needs: Vec<Before> = Vec::with_capacity(part.len());
+        for (i, l) in part.iter().enumerate() {
+            let mut own = Before::new();
+            let mut after = |r: u32| own.extend(last[r as usize].checked_sub(1));
+            l.uses.iter().for_each(|&u| after(u));
+            l.defs.iter().for_each(|&d| after(d));
+            let i = i as u32;
+            for &d in &l.defs {
+                own.extend(uses[d as usize].iter().copied().filter(|&u| u != i));
+            }
+            for &u in &l.uses {
+                uses[u as usize].push(i);
+            }
+            for &d in &l.defs {
+                last[d as usize] = i + 1;
+                let kept = &mut uses[d as usize];
+                kept.clear();
+                kept.extend(l.partial.then_some(i));
+            }
+            own.sort_unstable();
+            own.dedup();
+            needs.push(own);
+        }
+        for &r in part.iter().flat_map(|l| l.defs.iter().chain(&l.uses)) {
+            last[r as usize] = 0;
+            uses[r as usize].clear();
+        }
+        needs
+    }
 }
 
 /// A stretch that nothing moves out of, with its loads, some at a time, before what uses them. While they are
-/// under way the addresses of what comes next are computed: arithmetic moves across stores, accesses do not.
-fn loads_first(part: &[Line]) -> Vec<Line> {
+/// under way the addresses of what comes next are computed: arithmetic moves across stores, accesses do not. Gives
+/// the order of its lines.
+fn loads_first(part: &[Line], scratch: &mut Needs) -> Vec<usize> {
     let n = part.len();
-    let mut needs = needs(part);
+    let mut needs = scratch.of(part);
     let memory = |i: &usize| matches!(part[*i].kind, Kind::Load | Kind::Store);
     let all: Vec<usize> = (0..n).filter(memory).collect();
     // Loads and stores stay in order around stores.
@@ -185,10 +215,10 @@ fn loads_first(part: &[Line]) -> Vec<Line> {
         needs[i].extend(store);
         match part[i].kind {
             Kind::Store => {
-                needs[i].append(&mut since);
-                store = Some(i);
+                needs[i].extend(since.drain(..));
+                store = Some(i as u32);
             }
-            _ => since.push(i),
+            _ => since.push(i as u32),
         }
     }
     // How many of the accesses have to be under way before each line.
@@ -198,16 +228,18 @@ fn loads_first(part: &[Line]) -> Vec<Line> {
             true => all.partition_point(|&a| a < i) + 1,
             false => 0,
         };
-        behind[i] = needs[i].iter().map(|&d| behind[d]).fold(own, usize::max);
+        behind[i] = needs[i]
+            .iter()
+            .fold(own, |most, &d| most.max(behind[d as usize]));
     }
     let mut done = vec![false; n];
     let mut order: Vec<usize> = Vec::with_capacity(n);
     let mut take = |i: usize| {
         let mut stack = vec![i];
         while let Some(&at) = stack.last() {
-            let missing = needs[at].iter().find(|&&d| !done[d]);
+            let missing = needs[at].iter().find(|&&d| !done[d as usize]);
             match missing {
-                Some(&d) if !done[at] => stack.push(d),
+                Some(&d) if !done[at] => stack.push(d as usize),
                 _ => {
                     stack.pop();
                     if !done[at] {
@@ -226,7 +258,7 @@ fn loads_first(part: &[Line]) -> Vec<Line> {
         let group = &all[at..next];
         if loads > 0 {
             for &i in group {
-                needs[i].iter().for_each(|&d| take(d));
+                needs[i].iter().for_each(|&d| take(d as usize));
             }
             // What is read out of the constant bank waits for no address.
             let to = all.get(next).copied().unwrap_or(n);
@@ -234,21 +266,24 @@ fn loads_first(part: &[Line]) -> Vec<Line> {
             reads.for_each(&mut take);
             group.iter().for_each(|&i| take(i));
             for &i in all[next..].iter().take(NEXT) {
-                let ready = |d: &&usize| behind[**d] <= next;
-                needs[i].iter().filter(ready).for_each(|&d| take(d));
+                let ready = |d: &&u32| behind[**d as usize] <= next;
+                needs[i]
+                    .iter()
+                    .filter(ready)
+                    .for_each(|&d| take(d as usize));
             }
         }
         (0..all.get(next).copied().unwrap_or(n)).for_each(&mut take);
         at = next;
     }
     (0..n).for_each(&mut take);
-    order.into_iter().map(|i| part[i].clone()).collect()
+    order
 }
 
 /// `p` with what can be had again taken from where it comes, up to `most`: who used it uses the value that
 /// it is made of, or none.
-pub(super) fn remade(p: &Parsed, most: Rematerialised) -> Parsed {
-    let defined = written(p);
+pub(super) fn remade(mut p: Parsed, most: Rematerialised) -> Parsed {
+    let defined = written(&p);
     let once = |r: u32| defined[r as usize] == 1;
     // What each value is made of, where it can be had again.
     let mut of: Vec<Option<Option<u32>>> = vec![None; p.width.len()];
@@ -278,38 +313,42 @@ pub(super) fn remade(p: &Parsed, most: Rematerialised) -> Parsed {
         }
         Some(at)
     };
-    let mut out = p.clone();
-    for l in &mut out.lines {
-        l.uses = l.uses.iter().filter_map(|&u| source(u)).collect();
+    for l in &mut p.lines {
+        l.uses.retain(|u| match source(*u) {
+            Some(of) => {
+                *u = of;
+                true
+            }
+            None => false,
+        });
     }
-    out
+    p
 }
 
 /// `p` with every stretch that nothing moves out of in the order that keeps least alive, as far as it is
 /// found by going from the end and taking what frees most: that order or the text's.
-pub(super) fn lean(p: &Parsed) -> Parsed {
-    let live = alive(p);
-    let mut lines = p.lines.clone();
-    for (b, &from) in live.starts.iter().enumerate() {
-        let to = live.starts.get(b + 1).copied().unwrap_or(p.lines.len());
-        let mut behind = live.out[b].clone();
-        let parts =
-            p.lines[from..to].split_inclusive(|l| matches!(l.kind, Kind::Fence | Kind::Store));
-        let mut end = to;
+pub(super) fn lean(mut p: Parsed) -> Parsed {
+    let live = alive(&p);
+    let mut scratch = Frugal::new(p.width.len());
+    let ends = live.starts.iter().skip(1).copied().chain([p.lines.len()]);
+    for ((&from, to), out) in live.starts.iter().zip(ends).zip(&live.out) {
+        let mut behind = out.clone();
+        let (lines, width) = (&mut p.lines[from..to], &p.width);
+        let parts = lines.split_inclusive_mut(|l| matches!(l.kind, Kind::Fence | Kind::Store));
         for part in parts.rev() {
-            let (most, before) = most_alive(part, &p.width, behind.clone(), 0..part.len());
-            let order = frugal(part, &p.width, behind.clone());
-            let (fewer, _) = most_alive(part, &p.width, behind, order.iter().copied());
+            let (most, before) = most_alive(part, width, behind.clone(), 0..part.len());
+            let order = scratch.order(part, width, behind.clone());
+            let (fewer, _) = most_alive(part, width, behind, order.iter().copied());
             if fewer < most {
-                for (line, &i) in lines[end - part.len()..end].iter_mut().zip(&order) {
-                    *line = part[i].clone();
+                let mut old: Vec<Line> = part.iter_mut().map(std::mem::take).collect();
+                for (line, &i) in part.iter_mut().zip(&order) {
+                    *line = std::mem::take(&mut old[i]);
                 }
             }
-            end -= part.len();
             behind = before;
         }
     }
-    Parsed { lines, ..p.clone() }
+    p
 }
 
 /// The most that is alive at once in a stretch in this order, and what is alive before it.
@@ -323,11 +362,8 @@ fn most_alive(
     let mut most = now;
     for i in order.rev() {
         let l = &part[i];
-        let unread = l.defs.iter().filter(|&&d| !has(&live, d));
-        let unread: u32 = unread.map(|&d| width[d as usize]).sum();
-        most = most.max(now + unread);
-        now = (i64::from(now) + change(l, width, &live)) as u32;
-        step(&mut live, l);
+        most = most.max(now + unread(&live, l, width));
+        now = stepped(&mut live, l, width, now);
         let called = if l.kind == Kind::Slow { SLOW } else { 0 };
         most = most.max(now + called);
     }
@@ -347,40 +383,74 @@ fn change(l: &Line, width: &[u32], live: &[u64]) -> i64 {
     begins - ends.map(|(_, d)| of(d)).sum::<i64>()
 }
 
-/// The lines of a stretch in the order in which, from its end on, always that comes next which frees most.
-fn frugal(part: &[Line], width: &[u32], mut live: Vec<u64>) -> Vec<usize> {
-    if part.len() > STRETCH {
-        return (0..part.len()).collect();
-    }
-    let mut needs = needs(part);
-    if let Some(last) = part
-        .iter()
-        .rposition(|l| matches!(l.kind, Kind::Fence | Kind::Store))
-    {
-        needs[last] = (0..last).collect();
-    }
-    let mut users = vec![0usize; part.len()];
-    needs.iter().flatten().for_each(|&i| users[i] += 1);
-    let mut ready: Vec<usize> = (0..part.len()).filter(|&i| users[i] == 0).collect();
-    let mut order = Vec::with_capacity(part.len());
-    let next = |ready: &[usize], live: &[u64]| {
-        let key = |&at: &usize| {
-            let i = ready[at];
-            (change(&part[i], width, live), std::cmp::Reverse(i))
-        };
-        (0..ready.len()).min_by_key(key)
-    };
-    while let Some(at) = next(&ready, &live) {
-        let i = ready.swap_remove(at);
-        step(&mut live, &part[i]);
-        order.push(i);
-        for &n in &needs[i] {
-            users[n] -= 1;
-            if users[n] == 0 {
-                ready.push(n);
-            }
+/// Finds the order of a stretch's lines in which, from its end on, always that comes next which frees most.
+struct Frugal {
+    needs: Needs,
+    /// Lines of the stretch at hand that name each register.
+    named: Vec<Registers>,
+}
+
+impl Frugal {
+    /// For registers below `names`.
+    fn new(names: usize) -> Frugal {
+        Frugal {
+            needs: Needs::new(names),
+            named: vec![Registers::new(); names],
         }
     }
-    order.reverse();
-    order
+
+    fn order(&mut self, part: &[Line], width: &[u32], mut live: Vec<u64>) -> Vec<usize> {
+        if part.len() > STRETCH {
+            return (0..part.len()).collect();
+        }
+        let mut needs = self.needs.of(part);
+        if let Some(last) = part
+            .iter()
+            .rposition(|l| matches!(l.kind, Kind::Fence | Kind::Store))
+        {
+            needs[last] = (0..last as u32).collect();
+        }
+        let registers = |l: &Line| l.defs.iter().chain(&l.uses).copied().collect::<Registers>();
+        for (i, l) in part.iter().enumerate() {
+            registers(l)
+                .iter()
+                .for_each(|&r| self.named[r as usize].push(i as u32));
+        }
+        let mut users = vec![0usize; part.len()];
+        needs.iter().flatten().for_each(|&i| users[i as usize] += 1);
+        // What each line changes, as long as nothing that it names begins or ends.
+        let mut changes: Vec<i64> = part.iter().map(|l| change(l, width, &live)).collect();
+        let mut ready: Vec<usize> = (0..part.len()).filter(|&i| users[i] == 0).collect();
+        let mut order = Vec::with_capacity(part.len());
+        let next = |ready: &[usize], changes: &[i64]| {
+            let key = |&at: &usize| (changes[ready[at]], std::cmp::Reverse(ready[at]));
+            (0..ready.len()).min_by_key(key)
+        };
+        while let Some(at) = next(&ready, &changes) {
+            let i = ready.swap_remove(at);
+            let named = registers(&part[i]);
+            let before: SmallVec<[bool; 16]> = named.iter().map(|&r| has(&live, r)).collect();
+            step(&mut live, &part[i]);
+            order.push(i);
+            let changed = named.iter().zip(before);
+            for (&r, _) in changed.filter(|&(&r, was)| has(&live, r) != was) {
+                for &k in &self.named[r as usize] {
+                    changes[k as usize] = change(&part[k as usize], width, &live);
+                }
+            }
+            for &n in &needs[i] {
+                users[n as usize] -= 1;
+                if users[n as usize] == 0 {
+                    ready.push(n as usize);
+                }
+            }
+        }
+        order.reverse();
+        for l in part {
+            registers(l)
+                .iter()
+                .for_each(|&r| self.named[r as usize].clear());
+        }
+        order
+    }
 }
