@@ -76,7 +76,7 @@ fn digits_cnn() {
 
 #[test]
 fn silero_vad() {
-    if !testing::turn("webgpu: silero_vad", 3) {
+    if !testing::turn("webgpu: silero_vad", 5) {
         return;
     }
     check("silero_vad");
@@ -84,7 +84,7 @@ fn silero_vad() {
 
 #[test]
 fn ppocr_cls() {
-    if !testing::turn("webgpu: ppocr_cls", 3) {
+    if !testing::turn("webgpu: ppocr_cls", 5) {
         return;
     }
     check("ppocr_cls");

@@ -94,7 +94,7 @@ fn steps_of_more_tasks_than_a_submission_takes_are_cut() {
     // workgroups reaches beyond them.
     let d = WebGpuDevice::open(None).expect("an adapter");
     let d = d.with_submissions(5, 3);
-    if !testing::turn("steps_of_more_tasks_than_a_submission_takes_are_cut", 3) {
+    if !testing::turn("steps_of_more_tasks_than_a_submission_takes_are_cut", 5) {
         return;
     }
     let own = testing::Share::cases(40, 1);

@@ -16,7 +16,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn an_emulated_gpu_is_checked_and_described() {
-    if !testing::turn("an_emulated_gpu_is_checked_and_described", 4) {
+    if !testing::turn("an_emulated_gpu_is_checked_and_described", 5) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

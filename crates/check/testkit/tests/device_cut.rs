@@ -168,7 +168,7 @@ fn bundled(name: &str, size: i64) -> (Model, DimBox) {
 
 #[test]
 fn no_cut_is_predicted_to_take_longer_than_a_device_alone() {
-    if !testing::turn("no_cut_is_predicted_to_take_longer_than_a_device_alone", 3) {
+    if !testing::turn("no_cut_is_predicted_to_take_longer_than_a_device_alone", 5) {
         return;
     }
     let mut mixed = 0;
@@ -286,7 +286,7 @@ fn the_cut_of_a_model_is_right() {
 
 #[test]
 fn both_devices_run_their_steps() {
-    if !testing::turn("both_devices_run_their_steps", 3) {
+    if !testing::turn("both_devices_run_their_steps", 5) {
         return;
     }
     let mut both = 0;

@@ -12,7 +12,7 @@ use testkit::guard::{Asked, again, run};
 use testkit::handwritten::{node, product, values};
 
 /// Shares that the cases are in: a share takes some seconds.
-const SHARES: u64 = 900;
+const SHARES: u64 = 1800;
 
 #[test]
 fn a_share_of_all_kernels_touches_nothing_beside_its_operands() {

@@ -142,7 +142,7 @@ fn of_model(name: &str, planners: &[Planner]) -> Vec<Known> {
 
 #[test]
 fn kernels_of_models_and_their_plans_are_read_back() {
-    let share = Share::of_run(12);
+    let share = Share::of_run(24);
     let names: Vec<String> = (0..)
         .zip(zoo::names())
         .filter_map(|(i, n)| share.picks(i).then_some(n))

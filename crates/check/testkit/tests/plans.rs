@@ -157,6 +157,9 @@ fn plans_of_another_model_are_refused() {
 /// How planning grows with the number of nodes is measured by `cargo xtask scale`.
 #[test]
 fn models_of_many_nodes_are_planned() {
+    if !testing::turn("models_of_many_nodes_are_planned", 3) {
+        return;
+    }
     for kind in testkit::scale::KINDS {
         let nodes = match kind.name {
             "relu" | "matmul" | "one-name" | "diamonds" => 4_000,

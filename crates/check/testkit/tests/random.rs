@@ -3,9 +3,9 @@
 use testing::Share;
 use testkit::random::{Case, Engines, Outcome, check, check_schedules};
 
-/// This run's seeds, `each` of 8 shares, above `from`.
+/// This run's seeds, of eight times `each` in 16 shares, above `from`.
 fn seeds(from: u64, each: u64) -> std::ops::Range<u64> {
-    let own = Share::cases(8, each);
+    let own = Share::cases(16, each / 2);
     println!("seeds {} to {} above {from}", own.start + 1, own.end);
     from + 1 + own.start..from + 1 + own.end
 }

@@ -206,7 +206,7 @@ fn plans_take_turns_without_loading_anything() {
 
 #[test]
 fn engines_of_one_gpu_make_room_for_each_other() {
-    if !testing::turn("engines_of_one_gpu_make_room_for_each_other", 3) {
+    if !testing::turn("engines_of_one_gpu_make_room_for_each_other", 5) {
         return;
     }
     // On a real GPU all of a process share its primary context: what one asks of the driver waits for a
@@ -315,6 +315,9 @@ fn shared(resident: bool, list: &[u32]) -> Bench {
 
 #[test]
 fn steps_of_the_host_come_between_stretches_of_the_kernels() {
+    if !testing::turn("steps_of_the_host_come_between_stretches_of_the_kernels", 3) {
+        return;
+    }
     for (list, picks) in [
         ([1, 0, 1, 1, 0, 1], false),
         ([0, 1, 1, 0, 0, 1], false),

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod few;
 pub mod ptx;
 pub mod simt;
 pub mod wgsl;

@@ -95,7 +95,7 @@ fn too_wide(page: &str) -> Vec<&str> {
 
 #[test]
 fn bench_tells_emulated_time_and_compares_the_two_ways() {
-    if !testing::turn("bench_tells_emulated_time_and_compares_the_two_ways", 3) {
+    if !testing::turn("bench_tells_emulated_time_and_compares_the_two_ways", 5) {
         return;
     }
     let onnx = model("model.onnx");
@@ -151,7 +151,7 @@ fn bench_tells_emulated_time_and_compares_the_two_ways() {
 
 #[test]
 fn the_textbook_case_is_shown_both_ways() {
-    if !testing::turn("the_textbook_case_is_shown_both_ways", 3) {
+    if !testing::turn("the_textbook_case_is_shown_both_ways", 5) {
         return;
     }
     let out = shopfloor(&["bench", "--demo", "launch", "--on", "emulated:h100,sms=2"]);

@@ -18,7 +18,7 @@ fn f(v: &Value) -> f64 {
 
 #[test]
 fn one_model_over_machines() {
-    if !testing::turn("one_model_over_machines", 3) {
+    if !testing::turn("one_model_over_machines", 5) {
         return;
     }
     let m = model("digits_cnn");
@@ -109,7 +109,7 @@ fn comparisons_that_cannot_be() {
 
 #[test]
 fn what_a_change_buys() {
-    if !testing::turn("what_a_change_buys", 3) {
+    if !testing::turn("what_a_change_buys", 5) {
         return;
     }
     let m = model("ppocr_rec");
@@ -290,7 +290,7 @@ fn parts(plan: &Value) -> (f64, f64) {
 /// A model whose time is in the branches of an `If`: the costlier one counts, in every prediction alike.
 #[test]
 fn branches_count() {
-    if !testing::turn("branches_count", 3) {
+    if !testing::turn("branches_count", 5) {
         return;
     }
     let m = model("silero_vad");

@@ -198,6 +198,9 @@ fn compare(name: &str, cases: &[Case]) {
 
 #[test]
 fn cycles_beside_predictions() {
+    if !testing::turn("cycles_beside_predictions", 3) {
+        return;
+    }
     let cases: [Case; 10] = [
         ("map", || op("map:524288:f32:relu")),
         ("softmax", || softmax(1024, 512)),
@@ -217,7 +220,7 @@ fn cycles_beside_predictions() {
 /// last wave is counted, and what one SM of a slice may have of the whole's bandwidth.
 #[test]
 fn cycles_beside_predictions_elsewhere() {
-    if !testing::turn("cycles_beside_predictions_elsewhere", 3) {
+    if !testing::turn("cycles_beside_predictions_elsewhere", 5) {
         return;
     }
     let cases: [Case; 12] = [

@@ -135,6 +135,25 @@ fn without_register(fixed: &[u32], computed: &[u32], width: &mut [u32]) {
     }
 }
 
+/// The line of `code` with what its guard and its name say of it, its name and its arguments.
+fn begun<'a>(code: &'a str, names: &mut Names<'a>) -> (Line, &'a str, &'a str) {
+    let mut line = Line::default();
+    let mut code = code;
+    if let Some(rest) = code.strip_prefix('@') {
+        let (p, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+        names.add(p, &mut line.uses);
+        line.partial = true;
+        code = rest.trim_start();
+    }
+    let (op, args) = code.split_once(' ').unwrap_or((code, ""));
+    if op.starts_with("bra") {
+        line.jump = Some(names.label(args.trim()));
+    }
+    line.ends = !line.partial && (op.starts_with("bra") || op.starts_with("ret"));
+    line.kind = kind_of(op);
+    (line, op, args)
+}
+
 /// Lines of `text`.
 fn parse(text: &str, addresses: Addresses) -> Parsed {
     let held = addresses.held;
@@ -162,30 +181,17 @@ fn parse(text: &str, addresses: Addresses) -> Parsed {
         let Some(code) = l.strip_suffix(';') else {
             continue;
         };
-        let mut line = Line::default();
-        let mut code = code;
-        if let Some(rest) = code.strip_prefix('@') {
-            let (p, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-            line.uses = names.all(p);
-            line.partial = true;
-            code = rest.trim_start();
-        }
-        let (op, args) = code.split_once(' ').unwrap_or((code, ""));
-        if op.starts_with("bra") {
-            line.jump = Some(names.label(args.trim()));
-        }
-        line.ends = !line.partial && (op.starts_with("bra") || op.starts_with("ret"));
-        line.kind = kind_of(op);
+        let (mut line, op, args) = begun(code, &mut names);
         if DEFINES_NONE.iter().any(|n| op.starts_with(n)) {
-            line.uses.extend(names.all(args));
+            names.add(args, &mut line.uses);
         } else {
             let cut = match args.strip_prefix('{') {
                 Some(inner) => inner.find('}').map_or(args.len(), |e| e + 2),
                 None => args.find(',').unwrap_or(args.len()),
             };
             let (to, from) = args.split_at(cut);
-            line.defs = names.all(to);
-            line.uses.extend(names.all(from));
+            names.add(to, &mut line.defs);
+            names.add(from, &mut line.uses);
             divided.forget(&line.defs);
             if let ("div.s32" | "div.u32" | "rem.s32" | "rem.u32", false) = (op, line.partial)
                 && let Some((of, by)) = from.trim_start_matches(',').split_once(',')

@@ -152,7 +152,7 @@ fn step_by_step(model: &Model, input: &[u8], factor: &[u8]) -> Vec<u8> {
 
 #[test]
 fn requests_in_flight_give_the_bits_of_step_by_step() {
-    if !testing::turn("requests_in_flight_give_the_bits_of_step_by_step", 3) {
+    if !testing::turn("requests_in_flight_give_the_bits_of_step_by_step", 5) {
         return;
     }
     for seed in shared_out(12) {

@@ -53,14 +53,15 @@ fn measured(isa: Option<&str>) -> Result<String, String> {
 }
 
 /// The best line under each heading that begins with `what`: its rate and share of the peak.
-fn best<'a>(said: &'a str, what: &str) -> Vec<(&'a str, &'a str)> {
+fn best<'a>(said: &'a str, what: &str) -> Vec<(&'a str, String)> {
     let lines: Vec<&str> = said.lines().collect();
     let under = lines.windows(2).filter(|w| w[0].starts_with(what));
     let found = under.map(|w| (w[0].trim_end_matches(':'), w[1]));
     found
         .filter_map(|(head, line)| {
             let rate = line.split("us").nth(1)?.split(", weights").next()?;
-            Some((head, rate.trim()))
+            let words: Vec<&str> = rate.split_whitespace().collect();
+            Some((head, words.join(" ").replace("GFLOPS ", "GFLOPS, ")))
         })
         .collect()
 }
@@ -72,7 +73,7 @@ fn written(said: &str) -> Result<String, String> {
         rows.extend(
             best(said, what)
                 .into_iter()
-                .map(|(head, rate)| (format!("{head}, one core"), rate.to_string())),
+                .map(|(head, rate)| (format!("{head}, one core"), rate)),
         );
     }
     if rows.is_empty() {

@@ -7,8 +7,8 @@
 //! reads the text alone, and predictions are judged by it.
 use super::item::{Item, waits};
 use super::words::{Kind, Names, Word};
+use crate::few::Few;
 use machine::{Pipe, WarpRates};
-use smallvec::SmallVec;
 
 /// Most instructions that are ordered together.
 const MOST: usize = 512;
@@ -87,12 +87,12 @@ fn latency(w: &Word, rates: &WarpRates) -> f64 {
 }
 
 /// Instructions of a stretch, by their places.
-type Places = SmallVec<[u32; 4]>;
+type Places = Few<u32, 4>;
 
 /// What stands between instructions.
 struct Follows {
     /// Who must go after each, and how many cycles later at least.
-    after: Vec<SmallVec<[(u32, f64); 4]>>,
+    after: Vec<Few<(u32, f64), 4>>,
     /// How many must go before each.
     before: Vec<u32>,
     /// Those whose results each reads.
@@ -130,7 +130,7 @@ impl Seen {
 fn follows(list: &[Instruction], names: &Names, rates: &WarpRates, seen: &mut Seen) -> Follows {
     let n = list.len();
     let mut out = Follows {
-        after: vec![SmallVec::new(); n],
+        after: vec![Few::new(); n],
         before: vec![0u32; n],
         sources: vec![Places::new(); n],
         readers: vec![0u32; n],
@@ -158,9 +158,10 @@ fn follows(list: &[Instruction], names: &Names, rates: &WarpRates, seen: &mut Se
             seen.read[r as usize].push(b);
         }
         for &d in names.defs(w) {
-            for a in seen.read[d as usize].drain(..) {
+            for &a in &seen.read[d as usize] {
                 edge(a, b, 0.0);
             }
+            seen.read[d as usize].clear();
             if let Some(a) = seen.writer[d as usize].replace(b) {
                 edge(a, b, 0.0);
             }

@@ -59,8 +59,7 @@ pub(super) fn banked(p: &Parsed, live: &Alive) -> u32 {
     for l in &p.lines {
         let mut read: Registers = l.uses.clone();
         read.retain(|&mut u| p.width[u as usize] > 0);
-        read.sort_unstable();
-        read.dedup();
+        read.sort_and_dedup();
         match read[..] {
             [a, b] => sides.part(place(a), place(b)),
             // What a pair is made of becomes its second half, or is multiplied into one.

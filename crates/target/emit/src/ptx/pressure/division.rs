@@ -1,6 +1,5 @@
 //! What an assembler makes of a division of integers.
 use super::line::{Kind, Line, Names, Registers};
-use smallvec::smallvec;
 
 /// The division that was last, for the quotient or remainder of the same numbers.
 #[derive(Default)]
@@ -45,7 +44,7 @@ impl<'a> Divided<'a> {
                 ..Line::default()
             });
         };
-        if (self.of.as_slice(), self.by) != (of, by) {
+        if (&self.of[..], self.by) != (of, by) {
             let divisor = names.all(by);
             let mut size = |of: &[u32], names: &mut Names| -> Registers {
                 if !signed || of.is_empty() {
@@ -53,7 +52,7 @@ impl<'a> Divided<'a> {
                 }
                 let size = names.fresh(1);
                 put(&[size], &[of], Kind::Other);
-                smallvec![size]
+                [size].into_iter().collect()
             };
             let sizes = [size(&divisor, names), size(of, names)];
             let [one, off, exact, q, r] = [(); 5].map(|()| names.fresh(1));

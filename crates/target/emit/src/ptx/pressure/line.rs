@@ -1,11 +1,11 @@
 //! The lines of a text as instructions that define and use registers.
 
-use smallvec::SmallVec;
+use crate::few::Few;
 use std::collections::HashMap;
 
 /// Registers of an instruction. A kernel has thousands of instructions with few registers each, and many kernels are
 /// looked at for one plan: they lie in the line itself.
-pub(super) type Registers = SmallVec<[u32; 4]>;
+pub(super) type Registers = Few<u32, 4>;
 
 /// What matters of an instruction beside its registers.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -127,6 +127,12 @@ impl<'a> Names<'a> {
 
     pub(super) fn all(&mut self, text: &'a str) -> Registers {
         let mut out = Registers::new();
+        self.add(text, &mut out);
+        out
+    }
+
+    /// Adds the registers in `text` to `out`.
+    pub(super) fn add(&mut self, text: &'a str, out: &mut Registers) {
         let mut rest = text;
         while let Some(at) = rest.find('%') {
             let tail = &rest[at..];
@@ -136,7 +142,6 @@ impl<'a> Names<'a> {
             out.extend(self.number(&tail[..end]));
             rest = &tail[end..];
         }
-        out
     }
 }
 

@@ -3,7 +3,6 @@
 use super::line::{
     Kind, Line, Parsed, PredicateSource, Registers, Rematerialised, starts, target, written,
 };
-use smallvec::smallvec;
 use std::collections::HashMap;
 
 /// A stretch that is jumped over or gone round: its first line and the one behind it.
@@ -67,7 +66,7 @@ pub(super) fn read_once(p: &mut Parsed, held: &[u32], kind: Kind) {
                 let own = p.width.len() as u32;
                 p.width.push(p.width[r as usize]);
                 p.truth.push(0);
-                let defs = smallvec![own];
+                let defs = [own].into_iter().collect();
                 let line = Line::default();
                 let read = Line { defs, kind, ..line };
                 reads.push((at, read));
@@ -153,7 +152,7 @@ pub(super) fn compared_again(p: &mut Parsed) {
             PredicateSource::Joined => {
                 if let Some(at) = l.uses.iter().position(|u| of.contains_key(u)) {
                     let compared = l.uses.remove(at);
-                    l.uses.extend_from_slice(&of[&compared]);
+                    l.uses.extend(of[&compared].iter().copied());
                 }
             }
             _ => {}

@@ -2,7 +2,7 @@
 use super::alive::{SLOW, alive, count, has, step, stepped, unread};
 use super::line::{Kind, Line, Parsed, Registers, Rematerialised, starts, written};
 use super::loops::{Region, regions};
-use smallvec::SmallVec;
+use crate::few::Few;
 
 /// Lines of a guarded part that becomes guarded instructions.
 const SHORT: usize = 8;
@@ -75,7 +75,7 @@ pub(super) fn guarded(p: &Parsed) -> Parsed {
         }
         let mut l = l.clone();
         for &(_, jump) in &open {
-            l.uses.extend_from_slice(&p.lines[jump].uses);
+            l.uses.extend(p.lines[jump].uses.iter().copied());
         }
         if let Some(&(to, jump)) = open.last() {
             // What is defined nowhere else has no value to keep.
@@ -149,7 +149,7 @@ fn beside(p: &Parsed, ends: &[Option<usize>]) -> Vec<bool> {
 }
 
 /// Lines of a stretch that have to come before a line of it.
-type Before = SmallVec<[u32; 6]>;
+type Before = Few<u32, 6>;
 
 /// Finds what has to come before each line of a stretch.
 struct Needs {
@@ -189,8 +189,7 @@ impl Needs {
                 kept.clear();
                 kept.extend(l.partial.then_some(i));
             }
-            own.sort_unstable();
-            own.dedup();
+            own.sort_and_dedup();
             needs.push(own);
         }
         for &r in part.iter().flat_map(|l| l.defs.iter().chain(&l.uses)) {
@@ -429,11 +428,11 @@ impl Frugal {
         while let Some(at) = next(&ready, &changes) {
             let i = ready.swap_remove(at);
             let named = registers(&part[i]);
-            let before: SmallVec<[bool; 16]> = named.iter().map(|&r| has(&live, r)).collect();
+            let before: Few<bool, 16> = named.iter().map(|&r| has(&live, r)).collect();
             step(&mut live, &part[i]);
             order.push(i);
-            let changed = named.iter().zip(before);
-            for (&r, _) in changed.filter(|&(&r, was)| has(&live, r) != was) {
+            let changed = named.iter().zip(&before);
+            for (&r, _) in changed.filter(|&(&r, &was)| has(&live, r) != was) {
                 for &k in &self.named[r as usize] {
                     changes[k as usize] = change(&part[k as usize], width, &live);
                 }
