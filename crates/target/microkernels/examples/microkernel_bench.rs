@@ -202,6 +202,37 @@ fn gemms(isa: Isa, k: &Kernels, peak: f64) {
     }
 }
 
+/// Every register tile alone, its operands in the nearest cache: a compiler that keeps sums of one in memory is seen
+/// here.
+fn tiles(isa: Isa, k: &Kernels, peak: f64) {
+    let depth = 256;
+    let mut rows: Vec<(f64, usize, usize)> = Vec::new();
+    for (mr, nr) in k.shapes() {
+        // Smaller ones cannot reach the peak.
+        if mr * nr < 20 * isa.lanes() && isa == Isa::Avx512 || mr * nr < 6 * isa.lanes() {
+            continue;
+        }
+        let (a, b) = (values(mr * depth, 1), values(depth * nr, 2));
+        let mut c = vec![0.0; mr * nr];
+        let kern = k.gemm(mr, nr).expect("legal shape");
+        let t = best(0.05, || {
+            gemm(kern, mr, depth, mr, nr, depth, &a, &b, &mut c)
+        });
+        rows.push((t / (mr * nr) as f64, mr, nr));
+    }
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+    println!("tile that is slowest of {}, operands in L1:", rows.len());
+    for (t, mr, nr) in rows {
+        let rate = 2.0 * depth as f64 / t;
+        println!(
+            "  {mr:2}x{nr:<3} k {depth:4}: {:8.1} us {:6.1} GFLOPS {:5.1}% of peak",
+            t * 1e6 * (mr * nr) as f64,
+            rate / 1e9,
+            100.0 * rate / peak
+        );
+    }
+}
+
 struct Conv {
     name: &'static str,
     size: usize,
@@ -508,6 +539,9 @@ fn main() {
     println!("{isa}: FMA peak {:.1} GFLOPS", peak / 1e9);
     if only.is_none_or(|o| o == "gemm") {
         gemms(isa, k, peak);
+    }
+    if only.is_none_or(|o| o == "tiles") {
+        tiles(isa, k, peak);
     }
     if only.is_none_or(|o| o == "conv") {
         convs(isa, k, peak);

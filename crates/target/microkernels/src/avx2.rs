@@ -32,6 +32,7 @@ macro_rules! ops {
 // SAFETY: masked instructions touch only the lanes of their mask.
 unsafe impl Simd for Avx2 {
     const W: usize = 8;
+    const REGISTERS: usize = 16;
     const FUSED: bool = true;
     type F = __m256;
     type I = __m256i;

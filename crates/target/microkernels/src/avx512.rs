@@ -37,6 +37,7 @@ macro_rules! ops {
 // SAFETY: masked instructions touch only the lanes of their mask.
 unsafe impl Simd for Avx512 {
     const W: usize = 16;
+    const REGISTERS: usize = 32;
     const FUSED: bool = true;
     type F = __m512;
     type I = __m512i;

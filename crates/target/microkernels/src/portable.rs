@@ -47,6 +47,7 @@ fn halves(x: i32, f: impl Fn(i16) -> i16) -> i32 {
 // SAFETY: partial loads and stores loop over the first `t` lanes only.
 unsafe impl Simd for Portable {
     const W: usize = 8;
+    const REGISTERS: usize = 16;
     const FUSED: bool = false;
     type F = F;
     type I = I;

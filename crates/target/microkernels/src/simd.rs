@@ -25,6 +25,8 @@
 pub unsafe trait Simd: Copy + 'static {
     /// Lanes.
     const W: usize;
+    /// Vectors that there are registers for.
+    const REGISTERS: usize;
     /// Whether `fma` rounds once.
     const FUSED: bool;
     /// W lanes of f32.

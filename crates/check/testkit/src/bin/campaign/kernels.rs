@@ -69,7 +69,7 @@ fn best<'a>(said: &'a str, what: &str) -> Vec<(&'a str, String)> {
 /// Writes the page.
 fn written(said: &str) -> Result<String, String> {
     let mut rows = Vec::new();
-    for what in ["gemm", "conv"] {
+    for what in ["gemm", "tile", "conv"] {
         rows.extend(
             best(said, what)
                 .into_iter()
