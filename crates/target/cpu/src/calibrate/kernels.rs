@@ -49,10 +49,8 @@ fn widest(isa: Isa) -> Option<(usize, usize, f64)> {
 fn product(kernel: GemmKernel, terms: usize, share: f64, rate: Rate) -> Rate {
     let (m, n) = (kernel.mr(), kernel.nr());
     let make: Make = Box::new(move || {
-        // Written, not only asked for: pages that nobody wrote are one page of zeros, whose lines drive each other
-        // out of the nearest cache of some processors.
-        let (a, b) = (vec![0.5f32; m * DEPTH], vec![0.5f32; n * DEPTH]);
-        let mut c = vec![0.5f32; m * n];
+        let (a, b) = (vec![0f32; m * DEPTH], vec![0f32; n * DEPTH]);
+        let mut c = vec![0f32; m * n];
         Box::new(move |passes| {
             for _ in 0..passes {
                 let g = Gemm {
