@@ -124,7 +124,8 @@ fn faster(engine: &runtime::Engine, factor: f64) -> machine::Machine {
 fn two_devices() {
     let Some(one) = engine() else { return };
     let mut used = vec![];
-    for factor in [0.01, 3.0, 100.0] {
+    // Far from where either is as good, whatever was measured of this CPU.
+    for factor in [0.01, 3.0, 1e5] {
         let machine = faster(&one, factor);
         let pair = engine_on("cpu+wgpu", None, None, Some(machine)).expect("two devices");
         let Some(s) = check_on(pair, "digits_cnn") else {
@@ -132,7 +133,7 @@ fn two_devices() {
         };
         used.push(s.steps_by_device.len());
         let cpu = s.steps_by_device.contains_key("cpu");
-        assert_eq!(cpu, factor < 100.0, "{s:?}");
+        assert_eq!(cpu, factor < 1e5, "{s:?}");
     }
     assert_eq!(used, [1, 2, 1]);
 }
