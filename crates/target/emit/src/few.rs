@@ -163,7 +163,7 @@ mod tests {
             assert_eq!(*few, *all);
             let change = |v: &mut u32| {
                 *v += 1;
-                *v % 3 != 0
+                !v.is_multiple_of(3)
             };
             few.retain(change);
             all.retain_mut(change);
