@@ -47,6 +47,13 @@ pub const CPU_FAMILIES: [(&str, Make); 3] = [
     ("piece", moves::piece),
 ];
 
+/// What matrix instructions compute.
+pub const MATRIX_FAMILIES: [(&str, Make); 3] = [
+    ("matrix-product", dense::matrix_product),
+    ("matrix-conv", dense::matrix_conv),
+    ("matrix-attention", attention::matrix_attention),
+];
+
 /// One case of every family, or a few.
 pub fn cases(rng: &mut Rng) -> Vec<Case> {
     FAMILIES.iter().map(|(_, make)| make(rng)).collect()

@@ -9,6 +9,7 @@ pub mod build;
 pub mod edges;
 mod emulated;
 mod families;
+mod matrix;
 mod on_device;
 mod rng;
 mod scalars;
@@ -17,7 +18,10 @@ pub mod simt;
 mod suite;
 
 pub use emulated::{Emulated, is_fault};
-pub use families::{CPU_FAMILIES, Case, FAMILIES, Limits, Link, Make, cases, chain, panels};
+pub use families::{
+    CPU_FAMILIES, Case, FAMILIES, Limits, Link, MATRIX_FAMILIES, Make, cases, chain, panels,
+};
+pub use matrix::matrix_schedules;
 #[cfg(target_os = "linux")]
 pub use on_device::Guarded;
 pub use on_device::{OnDevice, OneStep};

@@ -55,6 +55,8 @@ pub fn run(
 pub struct Interpreter {
     /// Threads that can exchange values directly, 0 for none.
     pub shuffle: u32,
+    /// Whether there are matrix instructions, and copies beside what follows.
+    pub matrix: bool,
 }
 
 impl Subject for Interpreter {
@@ -63,7 +65,10 @@ impl Subject for Interpreter {
     }
 
     fn kind(&self) -> TargetKind {
-        TargetKind::Wgsl
+        match self.matrix {
+            true => TargetKind::Ptx,
+            false => TargetKind::Wgsl,
+        }
     }
 
     fn run(
@@ -74,6 +79,7 @@ impl Subject for Interpreter {
     ) -> Result<Vec<Tensor>, Failure> {
         let caps = emit::simt::Caps {
             shuffle: self.shuffle,
+            copies: self.matrix,
         };
         let p = emit::simt::lower(program, caps).map_err(|e| Failure::Refused(e.to_string()))?;
         let mut all = buffers.to_vec();

@@ -1,5 +1,8 @@
 //! The comparison with the reference.
-use crate::{CPU_FAMILIES, Case, Limits, Rng, cases, cpu_schedules, gpu_schedules};
+use crate::{
+    CPU_FAMILIES, Case, Limits, MATRIX_FAMILIES, Rng, cases, cpu_schedules, gpu_schedules,
+    matrix_schedules,
+};
 use kernel::{Family, Kernel, Role, TargetKind, TileProgram};
 use layout::DType;
 use reference::{Memory, run_kernel};
@@ -148,7 +151,12 @@ fn one(subject: &dyn Subject, case: &Case, rng: &mut Rng, out: &mut Outcome) -> 
     let asked = asked(k, &case.symbols, case.limits, rng)?;
     let schedules = match subject.kind() {
         TargetKind::Cpu => cpu_schedules(k, rng),
-        TargetKind::Ptx | TargetKind::Wgsl => gpu_schedules(k, &lookup, rng),
+        TargetKind::Wgsl => gpu_schedules(k, &lookup, rng),
+        TargetKind::Ptx => {
+            let mut all = gpu_schedules(k, &lookup, rng);
+            all.extend(matrix_schedules(k, rng));
+            all
+        }
     };
     for s in schedules {
         let Ok(program) = TileProgram::new(k.clone(), s) else {
@@ -183,9 +191,12 @@ pub fn each(
 ) {
     let mut rng = Rng::new(seed);
     let mut all = cases(&mut rng);
-    if subject.kind() == TargetKind::Cpu {
-        all.extend(CPU_FAMILIES.iter().map(|(_, make)| make(&mut rng)));
-    }
+    let more: &[_] = match subject.kind() {
+        TargetKind::Cpu => &CPU_FAMILIES,
+        TargetKind::Ptx => &MATRIX_FAMILIES,
+        TargetKind::Wgsl => &[],
+    };
+    all.extend(more.iter().map(|(_, make)| make(&mut rng)));
     for case in all {
         if only.is_some_and(|f| f != case.kernel.family) {
             continue;

@@ -10,10 +10,10 @@ fn expected(why: &str) -> bool {
         .any(|r| why.contains(r))
 }
 
-fn check(shuffle: u32, seed: u64, each: u64) -> Outcome {
+fn check(subject: Interpreter, seed: u64, each: u64) -> Outcome {
     let own = testing::Share::cases(200, each);
     let count = seeds((own.end - own.start) as usize);
-    let out = run(&Interpreter { shuffle }, None, seed + own.start, count);
+    let out = run(&subject, None, seed + own.start, count);
     let out = out.unwrap_or_else(|e| panic!("{e}"));
     for (why, n) in &out.refused {
         assert!(expected(why), "{n} times: {why}");
@@ -21,9 +21,16 @@ fn check(shuffle: u32, seed: u64, each: u64) -> Outcome {
     out
 }
 
+fn shuffling(shuffle: u32) -> Interpreter {
+    Interpreter {
+        shuffle,
+        matrix: false,
+    }
+}
+
 #[test]
 fn every_family_agrees_with_the_reference() {
-    let out = check(0, 1, 1);
+    let out = check(shuffling(0), 1, 1);
     println!(
         "{:?}, refused {}",
         out.agreed,
@@ -38,14 +45,25 @@ fn shuffles_give_the_same() {
     if !testing::turn("shuffles_give_the_same", 2) {
         return;
     }
-    let out = check(32, 1000, 1);
+    let out = check(shuffling(32), 1000, 1);
+    assert!(out.total() > 20, "{:?}", out.agreed);
+}
+
+#[test]
+fn matrix_instructions_and_copies_keep_to_the_rules() {
+    let subject = Interpreter {
+        shuffle: 32,
+        matrix: true,
+    };
+    let out = check(subject, 5000, 1);
+    println!("{:?}, refused {:?}", out.agreed, out.refused);
     assert!(out.total() > 20, "{:?}", out.agreed);
 }
 
 #[test]
 fn scalar_operations_are_right_at_the_edges_of_their_types() {
     let target = wgsl::target(wgsl::Limits::default());
-    let subject = Interpreter { shuffle: 0 };
+    let subject = shuffling(0);
     let share = testing::Share::of_run(4);
     let mut picks = |form: kernel::Form| share.has(&form.to_string());
     let done = scalars(&subject, &target, &target.dtypes, 4000, &mut picks);

@@ -1,5 +1,6 @@
 //! Attention with online softmax.
 use super::Case;
+use super::dense::{HALVES, fragment_extent};
 use crate::Rng;
 use crate::build::{B, at, blocked, expr, n};
 use expr::{Compare, Expr, Monoid, Unary};
@@ -13,11 +14,24 @@ pub(super) fn attention(rng: &mut Rng) -> Case {
     let (h, groups) = rng.of(&[(4, 2), (3, 3), (2, 1), (1, 1)]);
     let sq = rng.some(20);
     let st = sq + rng.extent(20);
-    Case::new(kernel(h, groups, sq, st, rng.some(32), rng.some(32)), 2e-5)
+    let kernel = kernel([h, groups, sq, st, rng.some(32), rng.some(32)], F);
+    Case::new(kernel, 2e-5)
 }
 
-/// Online softmax over t with a causal mask, for heads that share keys.
-fn kernel(h: i64, groups: i64, sq: i64, st: i64, d: i64, e: i64) -> Kernel {
+/// The same for matrix instructions, which take weights of a factor's type.
+pub(super) fn matrix_attention(rng: &mut Rng) -> Case {
+    let (h, groups) = rng.of(&[(4, 2), (2, 2), (2, 1), (1, 1)]);
+    let sq = fragment_extent(rng);
+    let st = sq + rng.extent(40);
+    let (d, e) = (rng.of(&[16, 32, 64]), rng.of(&[16, 32, 64]));
+    let factors = rng.of(&HALVES);
+    let digits = if factors == DType::BF16 { 8 } else { 11 };
+    let kernel = kernel([h, groups, sq, st, d, e], factors);
+    Case::new(kernel, 2f64.powi(1 - digits))
+}
+
+/// Online softmax over t with a causal mask, for heads that share keys, of factors of type `factors`.
+fn kernel([h, groups, sq, st, d, e]: [i64; 6], factors: DType) -> Kernel {
     let axes = [
         ("h", n(h)),
         ("q", n(sq)),
@@ -28,9 +42,9 @@ fn kernel(h: i64, groups: i64, sq: i64, st: i64, d: i64, e: i64) -> Kernel {
     let mut b = B::new("attention", Family::Attention, &axes);
     let g = h / groups;
     let head = |stride: i64| blocked(0, groups, stride, g, 0);
-    let oq = b.read(F, h * sq * d, at(&[(0, sq * d), (1, d), (3, 1)]));
+    let oq = b.read(factors, h * sq * d, at(&[(0, sq * d), (1, d), (3, 1)]));
     let ok = b.read(
-        F,
+        factors,
         groups * st * d,
         Access::strided(
             n(0),
@@ -42,7 +56,7 @@ fn kernel(h: i64, groups: i64, sq: i64, st: i64, d: i64, e: i64) -> Kernel {
         ),
     );
     let ov = b.read(
-        F,
+        factors,
         groups * st * e,
         Access::strided(
             n(0),
@@ -79,6 +93,18 @@ fn kernel(h: i64, groups: i64, sq: i64, st: i64, d: i64, e: i64) -> Kernel {
     );
     b.fold(Monoid::sum(F, F), l, w, &[2], None);
     let v = b.load(ov, &[0, 2, 4]);
+    let w = match factors {
+        F => w,
+        d => b.map(
+            d,
+            &[0, 1, 2],
+            &[w],
+            expr(|x| {
+                let w = x.input(0, F);
+                x.cast(w, d)
+            }),
+        ),
+    };
     b.contract(o, w, v, &[2]);
     let y = b.map(
         F,

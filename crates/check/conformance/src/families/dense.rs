@@ -36,7 +36,16 @@ fn product_of(rng: &mut Rng, types: &[(DType, DType, DType)]) -> Case {
         rng.extent(40),
         rng.extent(40),
     );
-    let (ta, tw, acc) = rng.of(types);
+    let types = rng.of(types);
+    product_sized(rng, [batch, m, nn, k], types)
+}
+
+/// The same of so many matrices, rows, columns and products, and types.
+fn product_sized(
+    rng: &mut Rng,
+    [batch, m, nn, k]: [i64; 4],
+    (ta, tw, acc): (DType, DType, DType),
+) -> Case {
     let axes = [("b", n(batch)), ("m", n(m)), ("k", n(k)), ("n", n(nn))];
     let mut b = B::new("product", Family::Contract, &axes);
     let a = match rng.once_in(3) {
@@ -138,6 +147,48 @@ pub(super) fn conv(rng: &mut Rng) -> Case {
     let h = rng.some(9).max(shape.0);
     let first = rng.once_in(2);
     conv_of([batch, h, c, oc], shape, first)
+}
+
+/// Types of factors that matrix instructions take.
+pub(super) const HALVES: [DType; 2] = [DType::F16, DType::BF16];
+
+/// Extents near those of fragments.
+pub(super) fn fragment_extent(rng: &mut Rng) -> i64 {
+    rng.of(&[1, 8, 15, 16, 17, 24, 32, 40, 64, 70])
+}
+
+/// A product for matrix instructions.
+pub(super) fn matrix_product(rng: &mut Rng) -> Case {
+    let d = rng.of(&HALVES);
+    let (m, nn, k) = (
+        fragment_extent(rng),
+        fragment_extent(rng),
+        fragment_extent(rng),
+    );
+    let batch = rng.of(&[1, 1, 2]);
+    product_sized(rng, [batch, m, nn, k], (d, d, F))
+}
+
+/// A convolution for matrix instructions.
+pub(super) fn matrix_conv(rng: &mut Rng) -> Case {
+    let (batch, c, oc) = (
+        rng.of(&[1, 2]),
+        rng.of(&[3, 8, 16, 24, 32]),
+        rng.of(&[16, 17, 32, 64]),
+    );
+    let shape = rng.of(&[(3, 1, 1), (3, 2, 1), (1, 1, 0), (5, 2, 2)]);
+    let h = rng.some(12).max(shape.0);
+    let d = rng.of(&HALVES);
+    let mut case = conv_of([batch, h, c, oc], shape, false);
+    for o in &mut case.kernel.operands[..2] {
+        o.dtype = d;
+    }
+    for s in &case.kernel.body {
+        if let kernel::Stmt::Load { dst, .. } = s {
+            case.kernel.tiles[*dst as usize].dtype = d;
+        }
+    }
+    case
 }
 
 /// A convolution whose weights' rows lie backwards: they can be taken while a piece of the channels has several, and

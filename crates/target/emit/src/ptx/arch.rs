@@ -5,8 +5,14 @@ use kernel::CtaLimits;
 /// Architectures that are printed for.
 pub const ARCHS: [&str; 3] = ["sm_75", "sm_80", "sm_90"];
 
-/// What threads can do beyond the common ground: 32 of them exchange values directly.
-pub(super) const CAPS: crate::simt::Caps = crate::simt::Caps { shuffle: 32 };
+/// What threads can do beyond the common ground: 32 of them exchange values directly, and from sm_80 on copies
+/// to shared memory go on beside what follows.
+pub(super) fn caps(arch: &str) -> crate::simt::Caps {
+    crate::simt::Caps {
+        shuffle: 32,
+        copies: arch != ARCHS[0],
+    }
+}
 
 /// The name in [`ARCHS`] of what a GPU of compute capability `cc` runs.
 pub(super) fn arch_of(cc: u32) -> &'static str {

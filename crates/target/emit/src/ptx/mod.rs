@@ -14,35 +14,22 @@
 //! innermost, so a schedule that loads `load_bytes` at a time puts the operand's unit-stride axis
 //! last. Swizzles count f16 elements of one stage. Coordinates and extents are below 2^31; addresses
 //! are 64 bits.
-mod address;
 mod arch;
 mod count;
-mod emitter;
-mod fold;
-mod fragments;
-mod group;
-mod math;
-mod mma;
 mod params;
 mod pressure;
 mod printed;
 pub mod resident;
 mod source;
-mod stage;
 mod target;
-mod text;
 mod threads;
 mod user_code;
-mod value;
-mod walk;
 
 use crate::EmitError;
 pub use arch::ARCHS;
-use arch::{CAPS, limits};
+use arch::{caps, limits};
 pub use count::warps;
-use fragments::fragments;
 use kernel::{Mapping, TileProgram};
-use layout::DType;
 pub use params::{ParamSpec, ParamValue};
 use printed::Printed;
 pub use printed::Ptx;
@@ -101,68 +88,14 @@ fn body(program: &TileProgram, arch: &str, source: Source) -> Result<Printed, Em
             "the schedule is for a CPU; bind the program to a PTX target".into(),
         );
     };
-    if map.fragment.is_none() {
-        if map.threads == 0 || map.threads > 1024 {
-            return rule("threads", format!("{} threads; 1024 at most", map.threads));
-        }
-        return threads::print(&crate::simt::lower(program, CAPS)?, arch, &source);
+    if map.threads == 0 || map.threads > 1024 {
+        return rule("threads", format!("{} threads; 1024 at most", map.threads));
     }
-    if map.threads == 0
-        || map.threads > 1024
-        || map.warps[0]
-            .checked_mul(map.warps[1])
-            .and_then(|w| w.checked_mul(32))
-            != Some(map.threads)
-    {
-        return rule(
-            "threads",
-            format!(
-                "{} threads for {} x {} warps of 32; 1024 at most",
-                map.threads, map.warps[0], map.warps[1]
-            ),
-        );
-    }
-    if arch == "sm_75" {
+    if map.fragment.is_some() && arch == "sm_75" {
         return rule(
             "fragment",
             "sm_75 has no cp.async; a schedule for it has no tensor-core instruction".into(),
         );
     }
-    match map.fragment {
-        Some(f)
-            if (f.m, f.n, f.k, f.acc) == (16, 8, 16, DType::F32)
-                && matches!(f.input, DType::F16 | DType::BF16) => {}
-        _ => {
-            return rule(
-                "fragment",
-                "mma.m16n8k16 of f16 or bf16 into f32 is printed".into(),
-            );
-        }
-    }
-    if schedule.chunk != 1 {
-        return rule(
-            "chunk",
-            format!("a CTA takes one task, not {}", schedule.chunk),
-        );
-    }
-    if !(24..=255).contains(&map.registers) {
-        return rule(
-            "registers",
-            format!(
-                "{} registers per thread; 24 to 255 can be asked for",
-                map.registers
-            ),
-        );
-    }
-    let f = fragments(program, map, source)?;
-    Ok(Printed {
-        name: kernel.name.clone(),
-        held: pressure::estimate(&f.code, map.registers),
-        code: f.code,
-        params: f.params,
-        threads: map.threads,
-        registers: map.registers,
-        shared_bytes: f.shared_bytes,
-        faults: vec![],
-    })
+    threads::print(&crate::simt::lower(program, caps(arch))?, arch, &source)
 }

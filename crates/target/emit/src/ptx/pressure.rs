@@ -254,7 +254,7 @@ pub(super) fn estimate(text: &str, most: u32) -> u32 {
 
 /// What ptxas takes for each register that is alive at once, in percent: over the GEMM, convolution
 /// and attention that tests assemble it loads that far ahead of use (fitted).
-const AHEAD: u32 = 136;
+const AHEAD: u32 = 128;
 
 /// As [`estimate`] for kernels without tensor cores on `arch`, whose loads the assembler moves ahead of
 /// use. Where registers are short it is thrifty: an order that keeps little alive, and values made

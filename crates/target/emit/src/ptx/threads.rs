@@ -4,6 +4,7 @@
 //! 64-bit ones, `%f` f32, `%d` f64; variables have a `v` in front. Arithmetic says how it rounds and
 //! nothing is contracted but what the program says is one multiply-add.
 mod math;
+mod matrix;
 mod memory;
 
 use super::count::{Item, Reader};
@@ -16,7 +17,7 @@ use crate::simt::ir::{Inst, Op, Program, Reg, Ty};
 use crate::simt::lanes::{Seen, Touch};
 use expr::Compare;
 use layout::DType;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 type Out<T> = Result<T, String>;
@@ -28,11 +29,16 @@ struct Printer<'a> {
     labels: u32,
     /// First byte of every shared array.
     shared: Vec<u32>,
-    /// `min.NaN` and `max.NaN` are there.
+    /// `min.NaN` and `max.NaN` are there, and two values are rounded to 16 bits at once.
     nan: bool,
     source: &'a Source,
     /// Integers that values are known to be; only looked up, never walked.
     numbers: HashMap<Reg, i64>,
+    /// Elements' numbers that are another one and so many more, and nothing but elements' numbers.
+    beyond: HashMap<Reg, (Reg, i64)>,
+    /// Addresses that are in registers where the text has come to, and in which order they came.
+    addresses: HashMap<(memory::Space, Reg), String>,
+    entered: Vec<(memory::Space, Reg)>,
 }
 
 /// Bytes of an element in shared memory.
@@ -133,6 +139,7 @@ pub(super) fn scope(
     let p = Program {
         name: String::new(),
         threads: 0,
+        registers: None,
         regs,
         vars,
         shared: vec![],
@@ -142,16 +149,7 @@ pub(super) fn scope(
         faults: vec![],
         body: vec![],
     };
-    let mut s = Printer {
-        p: &p,
-        out: String::new(),
-        temps: 0,
-        labels: 0,
-        shared: vec![],
-        nan: true,
-        source: &Source::Entry,
-        numbers: HashMap::new(),
-    };
+    let mut s = Printer::new(&p, vec![], true, &Source::Entry);
     s.body(body)?;
     let own = |text: &str| {
         let named = text.replace('%', &format!("%s{number}"));
@@ -169,17 +167,9 @@ pub(super) fn scope(
 
 /// The instructions of `p`, with what is seen of each; `None` where it has no text.
 pub(super) fn items(p: &Program, seen: &[Seen], reader: &mut Reader) -> Option<Vec<Item>> {
-    let mut s = Printer {
-        p,
-        out: String::new(),
-        temps: 0,
-        labels: 0,
-        // Where an array begins moves no lane to another bank than its neighbours.
-        shared: vec![0; p.shared.len()],
-        nan: true,
-        source: &Source::Entry,
-        numbers: HashMap::new(),
-    };
+    // Where an array begins moves no lane to another bank than its neighbours.
+    let shared = vec![0; p.shared.len()];
+    let mut s = Printer::new(p, shared, true, &Source::Entry);
     let mut seen = seen.iter().copied();
     let mut out = vec![];
     s.count(&p.body, &mut seen, reader, &mut out).ok()?;
@@ -199,16 +189,7 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
             .and_then(|n| bytes.checked_add(n))
             .ok_or("shared memory leaves 32 bits")?;
     }
-    let mut s = Printer {
-        p,
-        out: String::new(),
-        temps: 0,
-        labels: 0,
-        shared,
-        nan: arch != "sm_75",
-        source,
-        numbers: HashMap::new(),
-    };
+    let mut s = Printer::new(p, shared, arch != "sm_75", source);
     let mut params = vec![];
     for (i, o) in p.operands.iter().enumerate() {
         let _ = o;
@@ -254,21 +235,97 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
         p.dims.len() + 1
     );
     let code = head + &s.out;
-    let most = super::arch::registers_for(p.threads);
-    let held = super::pressure::estimate_threads(&code, arch, most);
+    let (held, registers) = match p.registers {
+        Some(asked) => (super::pressure::estimate(&code, asked), asked),
+        None => {
+            let most = super::arch::registers_for(p.threads);
+            let held = super::pressure::estimate_threads(&code, arch, most);
+            (held, super::pressure::given(held, most))
+        }
+    };
     Ok(Printed {
         name: p.name.clone(),
         held,
         code,
         params,
         threads: p.threads,
-        registers: super::pressure::given(held, most),
+        registers,
         shared_bytes: bytes,
         faults: p.faults.clone(),
     })
 }
 
-impl Printer<'_> {
+/// Sums of a value and a number that are elements' numbers and nothing else: an instruction that touches memory
+/// has the number in it.
+fn beyond(p: &Program) -> HashMap<Reg, (Reg, i64)> {
+    fn look(
+        p: &Program,
+        body: &[Inst],
+        numbers: &mut HashMap<Reg, i64>,
+        sums: &mut HashMap<Reg, (Reg, i64)>,
+        plain: &mut HashSet<Reg>,
+    ) {
+        for i in body {
+            match i {
+                Inst::Let(r, Op::Const(v)) => {
+                    numbers.insert(*r, *v as i64);
+                }
+                Inst::Let(r, Op::Binary(expr::Binary::Add, x, y))
+                    if p.regs[*r as usize] == Ty::I32 =>
+                {
+                    if let Some(&n) = numbers.get(y) {
+                        sums.insert(*r, (*x, n));
+                    }
+                }
+                _ => {}
+            }
+            let nibbles = match i {
+                Inst::Let(_, Op::Load { operand, .. })
+                | Inst::LoadRun { operand, .. }
+                | Inst::Store { operand, .. } => p.operands[*operand as usize].dtype.bits() < 8,
+                _ => false,
+            };
+            i.reads(&mut |r, element| {
+                if !element || nibbles {
+                    plain.insert(r);
+                }
+            });
+            look(p, i.body(), numbers, sums, plain);
+        }
+    }
+    let (mut sums, mut plain) = (HashMap::new(), HashSet::new());
+    look(p, &p.body, &mut HashMap::new(), &mut sums, &mut plain);
+    sums.retain(|r, _| !plain.contains(r));
+    sums
+}
+
+impl<'a> Printer<'a> {
+    fn new(p: &'a Program, shared: Vec<u32>, nan: bool, source: &'a Source) -> Printer<'a> {
+        Printer {
+            p,
+            out: String::new(),
+            temps: 0,
+            labels: 0,
+            shared,
+            nan,
+            source,
+            numbers: HashMap::new(),
+            beyond: beyond(p),
+            addresses: HashMap::new(),
+            entered: vec![],
+        }
+    }
+
+    /// `f`, whose addresses are not there afterwards.
+    fn inner(&mut self, f: impl FnOnce(&mut Self) -> Out<()>) -> Out<()> {
+        let before = self.entered.len();
+        let done = f(self);
+        for key in self.entered.drain(before..) {
+            self.addresses.remove(&key);
+        }
+        done
+    }
+
     fn line(&mut self, s: impl std::fmt::Display) {
         let _ = writeln!(self.out, "\t{s}");
     }
@@ -337,7 +394,7 @@ impl Printer<'_> {
             let looped = matches!(i, Inst::For { .. });
             let first = if looped { &mut part } else { &mut *out };
             reader.read(&line, Touch::default(), first);
-            self.count(inner, seen, reader, &mut part)?;
+            self.inner(|s| s.count(inner, seen, reader, &mut part))?;
             if let Inst::For { i, step, .. } = i {
                 let (i, step) = (self.r(*i), self.second(*step));
                 let next = format!("add.s32 {i}, {i}, {step};\nbra;");
@@ -459,13 +516,50 @@ impl Printer<'_> {
                 self.line(".pragma \"nounroll\";");
                 self.line(format_args!("setp.ge.s32 {p}, {i}, {to};"));
                 self.line(format_args!("@{p} bra {end};"));
-                self.body(body)?;
+                self.inner(|s| s.body(body))?;
                 self.line(format_args!("add.s32 {i}, {i}, {step};"));
                 self.line(format_args!("bra {top};"));
                 self.out.push_str(&format!("{end}:\n"));
                 Ok(())
             }
-            Inst::If { cond, body } => self.guarded(Some(*cond), |s| s.body(body)),
+            Inst::If { cond, body } => self.guarded(Some(*cond), |s| s.inner(|s| s.body(body))),
+            Inst::Copy {
+                array,
+                to,
+                operand,
+                index,
+                elements,
+                guard,
+            } => {
+                self.copy((*array, *to), (*operand, *index, *elements), *guard);
+                Ok(())
+            }
+            Inst::Commit => {
+                self.line("cp.async.commit_group;");
+                Ok(())
+            }
+            Inst::Wait(left) => {
+                self.line(format_args!("cp.async.wait_group {left};"));
+                Ok(())
+            }
+            Inst::LoadMatrix {
+                dst,
+                array,
+                index,
+                transposed,
+            } => {
+                self.load_matrix(*dst, (*array, *index), *transposed);
+                Ok(())
+            }
+            Inst::Multiply {
+                fragment,
+                sums,
+                a,
+                b,
+            } => {
+                self.multiply(fragment.input, *sums, *a, *b);
+                Ok(())
+            }
             Inst::Barrier => {
                 let line = self.source.barrier();
                 self.line(format_args!("{line};"));
@@ -554,6 +648,9 @@ impl Printer<'_> {
     }
 
     fn op(&mut self, r: Reg, op: &Op) -> Out<()> {
+        if self.beyond.contains_key(&r) {
+            return Ok(());
+        }
         let (to, ty) = (self.r(r), self.ty(r));
         let p = self.p;
         match op {
@@ -630,6 +727,10 @@ impl Printer<'_> {
             }
             Op::Shuffle(x, mask) => {
                 self.shuffle(&to, ty, *x, *mask);
+            }
+            Op::Pack(d, x, y) => {
+                let (x, y) = (self.r(*x), self.r(*y));
+                self.pack(&to, *d, &x, &y);
             }
         }
         Ok(())

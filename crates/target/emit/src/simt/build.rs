@@ -1,17 +1,24 @@
-//! Writes a body: folds constants, and names each value once.
+//! Writes a body: folds constants, names each value once, and computes what does not change in a loop
+//! before it.
 use super::ir::{Inst, Op, Reg, Ty, Var};
 use expr::{Binary, Compare};
 use foldhash::fast::FixedState;
+use kernel::OperandId;
 use layout::Dim;
 use std::collections::HashMap;
 
 /// What a value is made of.
 type Key = (Ty, Op);
 
+/// Neighbours of an operand: their first element, whether they are loaded, and how many they are.
+type RunKey = ((OperandId, Reg, Option<Reg>), usize);
+
 /// Instructions of a block.
 #[derive(Default)]
 struct Block {
     insts: Vec<Inst>,
+    /// Neighbours that were loaded in it.
+    runs: Vec<RunKey>,
     /// What was computed in it, and is not known beyond it.
     own: Vec<Key>,
 }
@@ -24,11 +31,21 @@ pub(crate) struct Build {
     pub dims: Vec<Dim>,
     /// Value of integer constants.
     numbers: Vec<Option<i64>>,
+    /// Sums that values are: of a value and another.
+    sums: HashMap<Reg, (Reg, Reg), FixedState>,
+    /// Number of the innermost loop in which each value changes, 0 for none.
+    levels: Vec<u32>,
+    /// The block of every open loop's body.
+    loops: Vec<usize>,
+    /// Whether what does not change in a loop is computed before it.
+    pub hoists: bool,
     blocks: Vec<Block>,
     /// What was computed in the open blocks: only looked up, never walked.
     known: HashMap<Key, Reg, FixedState>,
     /// What of it was read of shared memory.
     shared: Vec<Key>,
+    /// Neighbours that were loaded in the open blocks, by where and how many.
+    runs: HashMap<RunKey, Vec<Reg>, FixedState>,
 }
 
 impl Build {
@@ -51,7 +68,33 @@ impl Build {
     pub fn fresh(&mut self, ty: Ty) -> Reg {
         self.regs.push(ty);
         self.numbers.push(None);
+        self.levels.push(self.loops.len() as u32);
         (self.regs.len() - 1) as Reg
+    }
+
+    /// Number of the innermost loop in which `r` changes.
+    fn level(&self, r: Reg) -> u32 {
+        self.levels[r as usize]
+    }
+
+    /// Begins a loop's body; gives its counter.
+    pub fn open_loop(&mut self) -> Reg {
+        self.open();
+        self.loops.push(self.blocks.len() - 1);
+        self.fresh(Ty::I32)
+    }
+
+    /// Ends the body of the loop with counter `i`, which runs from, to and in steps of `range`.
+    pub fn close_loop(&mut self, i: Reg, (from, to, step): (Reg, Reg, Reg)) {
+        let body = self.close();
+        self.loops.pop();
+        self.push(Inst::For {
+            i,
+            from,
+            to,
+            step,
+            body,
+        });
     }
 
     pub fn push(&mut self, i: Inst) {
@@ -68,6 +111,9 @@ impl Build {
         let b = self.blocks.pop().unwrap_or_default();
         for key in &b.own {
             self.known.remove(key);
+        }
+        for key in &b.runs {
+            self.runs.remove(key);
         }
         b.insts
     }
@@ -100,11 +146,18 @@ impl Build {
         if let Some(&r) = self.known.get(&key) {
             return r;
         }
-        let r = self.define(ty, key.1.clone());
-        if let (Op::Const(v), false) = (&key.1, ty.is_float()) {
-            self.numbers[r as usize] = Some(*v as i64);
+        let (level, block) = self.home(&key.1);
+        let r = self.fresh(ty);
+        self.levels[r as usize] = level;
+        match key.1 {
+            Op::Const(v) if !ty.is_float() => self.numbers[r as usize] = Some(v as i64),
+            Op::Binary(Binary::Add, x, y) if ty == Ty::I32 => {
+                self.sums.insert(r, (x, y));
+            }
+            _ => {}
         }
-        if let Some(b) = self.blocks.last_mut() {
+        if let Some(b) = self.blocks.get_mut(block) {
+            b.insts.push(Inst::Let(r, key.1.clone()));
             b.own.push(key.clone());
         }
         if matches!(key.1, Op::LoadShared { .. }) {
@@ -112,6 +165,96 @@ impl Build {
         }
         self.known.insert(key, r);
         r
+    }
+
+    /// The innermost loop in which what `op` makes changes, and the block that it is computed in.
+    fn home(&self, op: &Op) -> (u32, usize) {
+        let (now, here) = (self.loops.len() as u32, self.blocks.len().saturating_sub(1));
+        if !self.hoists {
+            return (now, here);
+        }
+        let of = |list: &[Reg]| list.iter().map(|&r| self.level(r)).max().unwrap_or(0);
+        let level = match *op {
+            Op::Const(_) | Op::Thread | Op::Task | Op::Dim(_) => 0,
+            // Out of a loop that has no turn, or of a condition, a divisor may be 0.
+            Op::Binary(Binary::Div | Binary::Fmod, x, y) => match self.number(y) {
+                Some(n) if n != 0 => of(&[x, y]),
+                _ => now,
+            },
+            Op::Unary(_, x) | Op::Convert(x) | Op::Bits(x) | Op::Narrow(_, x) => of(&[x]),
+            Op::Binary(_, x, y) | Op::Compare(_, x, y) | Op::Pack(_, x, y) => of(&[x, y]),
+            Op::Select(x, y, z) | Op::MulAdd(x, y, z) => of(&[x, y, z]),
+            Op::Get(_) | Op::Load { .. } | Op::LoadShared { .. } | Op::Shuffle(..) => now,
+        };
+        match self.loops.get(level as usize) {
+            Some(&body) => (level, body - 1),
+            None => (now, here),
+        }
+    }
+
+    /// `base` and coordinates times factors: what changes least often is added first, what is known last, so
+    /// that loops and neighbours share what they can.
+    pub fn linear(&mut self, base: Reg, terms: &[(Reg, Reg)]) -> Reg {
+        let one = self.int(1);
+        let mut parts: Vec<(Reg, Reg)> = vec![];
+        let mut known = 0i64;
+        let mut open: Vec<(Reg, Reg)> = vec![(base, one)];
+        open.extend(terms);
+        open.reverse();
+        while let Some((c, by)) = open.pop() {
+            match (self.number(c), self.number(by), self.sums.get(&c)) {
+                (Some(0), ..) | (_, Some(0), _) => {}
+                (Some(c), Some(by), _) => known = known.wrapping_add(c.wrapping_mul(by)),
+                (_, _, Some(&(x, y))) => open.extend([(y, by), (x, by)]),
+                _ => parts.push((c, by)),
+            }
+        }
+        // Coordinates that change in the same loop and have the same factor are multiplied together, and what
+        // changes in the same loop is added up by itself.
+        let level = |b: &Self, p: &(Reg, Reg)| b.level(p.0).max(b.level(p.1));
+        parts.sort_by_key(|p| (level(self, p), p.1));
+        let mut sum = self.int(0);
+        for own in parts
+            .chunk_by(|p, q| level(self, p) == level(self, q))
+            .collect::<Vec<_>>()
+        {
+            let mut whole = self.int(0);
+            for same in own.chunk_by(|p, q| p.1 == q.1) {
+                let first = self.int(0);
+                let coordinate = same.iter().fold(first, |c, p| self.add(c, p.0));
+                let part = self.mul(coordinate, same[0].1);
+                whole = self.add(whole, part);
+            }
+            sum = self.add(sum, whole);
+        }
+        // Indices wrap, as they do where each part is added by itself.
+        let known = self.int(i64::from(known as i32));
+        self.add(sum, known)
+    }
+
+    /// `count` neighbours of an operand, of type `ty`, from an element on; 0 where the guard fails.
+    pub fn load_run(
+        &mut self,
+        from: (OperandId, Reg, Option<Reg>),
+        ty: Ty,
+        count: usize,
+    ) -> Vec<Reg> {
+        if let Some(found) = self.runs.get(&(from, count)) {
+            return found.clone();
+        }
+        let dst: Vec<Reg> = (0..count).map(|_| self.fresh(ty)).collect();
+        let (operand, index, guard) = from;
+        self.push(Inst::LoadRun {
+            dst: dst.clone(),
+            operand,
+            index,
+            guard,
+        });
+        if let Some(b) = self.blocks.last_mut() {
+            b.runs.push((from, count));
+        }
+        self.runs.insert((from, count), dst.clone());
+        dst
     }
 
     fn define(&mut self, ty: Ty, op: Op) -> Reg {

@@ -1,7 +1,8 @@
 //! The form between tile programs and the text of a GPU: what one thread of a CTA does, in values,
-//! variables, loops and barriers, without any target's words.
+//! variables, loops and barriers, and what the threads of a warp or a CTA do together, without any
+//! target's words.
 use expr::{Binary, Compare, Unary};
-use kernel::OperandId;
+use kernel::{Fragment, OperandId};
 use layout::{DType, Dim};
 
 /// A value: defined once, seen in the rest of its block.
@@ -93,6 +94,8 @@ pub enum Op {
     },
     /// The value that the thread has whose number differs by `mask`, of the same warp.
     Shuffle(Reg, u32),
+    /// Two f32 values rounded to f16 or bf16 in one word (U32), the first in its lower half.
+    Pack(DType, Reg, Reg),
 }
 
 /// One instruction.
@@ -162,6 +165,50 @@ pub enum Inst {
         /// Body.
         body: Vec<Inst>,
     },
+    /// Copies neighbouring elements of an operand to a shared array of its type, beside what follows: they
+    /// are there when the thread has waited for the group that the copy is in.
+    Copy {
+        /// Index into [`Program::shared`].
+        array: u32,
+        /// First element there (I32), on a multiple of their number.
+        to: Reg,
+        /// Operand.
+        operand: OperandId,
+        /// First element (I32), on a multiple of their number.
+        index: Reg,
+        /// Their number: 4, 8 or 16 bytes.
+        elements: u32,
+        /// All or none; zeros where it is false.
+        guard: Option<Reg>,
+    },
+    /// The thread's copies since the last such instruction are a group.
+    Commit,
+    /// Waits until at most so many of the thread's groups are under way.
+    Wait(u32),
+    /// Four 8x8 blocks of 16-bit elements of a shared array, as a warp's fragments: lines of 8 elements begin
+    /// where lanes 0 to 7, 8 to 15, 16 to 23 and 24 to 31 say. Lane `l` gets elements `2 (l % 4)` and the
+    /// next of line `l / 4` of each block, or, transposed, of that column.
+    LoadMatrix {
+        /// Defined words (U32), one per block.
+        dst: [Reg; 4],
+        /// Index into [`Program::shared`].
+        array: u32,
+        /// First element of this lane's line (I32).
+        index: Reg,
+        /// Whether lines become columns.
+        transposed: bool,
+    },
+    /// A warp adds the product of two fragments to its sums. Stands where whole warps come by.
+    Multiply {
+        /// Shape and types.
+        fragment: Fragment,
+        /// Sums of this thread (F32).
+        sums: [Var; 4],
+        /// Words of the left factor (U32).
+        a: [Reg; 4],
+        /// Words of the right factor (U32).
+        b: [Reg; 2],
+    },
     /// All threads of the CTA meet; shared memory is seen by all. Stands where all come by.
     Barrier,
     /// Says that the request is wrong where `cond` holds: fault number `code` of
@@ -172,6 +219,89 @@ pub enum Inst {
         /// Which.
         code: u32,
     },
+}
+
+impl Op {
+    /// Calls `f` with the values that it reads, and whether each is an element's number.
+    pub fn reads(&self, f: &mut impl FnMut(Reg, bool)) {
+        match *self {
+            Op::Const(_) | Op::Thread | Op::Task | Op::Dim(_) | Op::Get(_) => {}
+            Op::Unary(_, x)
+            | Op::Convert(x)
+            | Op::Bits(x)
+            | Op::Narrow(_, x)
+            | Op::Shuffle(x, _) => f(x, false),
+            Op::Binary(_, x, y) | Op::Compare(_, x, y) | Op::Pack(_, x, y) => {
+                f(x, false);
+                f(y, false);
+            }
+            Op::Select(x, y, z) | Op::MulAdd(x, y, z) => {
+                f(x, false);
+                f(y, false);
+                f(z, false);
+            }
+            Op::Load { index, guard, .. } => {
+                f(index, true);
+                guard.iter().for_each(|&g| f(g, false));
+            }
+            Op::LoadShared { index, .. } => f(index, true),
+        }
+    }
+}
+
+impl Inst {
+    /// Calls `f` with the values that it reads itself, without those of its body, and whether each is an
+    /// element's number.
+    pub fn reads(&self, f: &mut impl FnMut(Reg, bool)) {
+        let all = |list: &[Reg], f: &mut dyn FnMut(Reg, bool)| {
+            list.iter().for_each(|&r| f(r, false));
+        };
+        match self {
+            Inst::Let(_, op) => op.reads(f),
+            Inst::Set(_, r) => f(*r, false),
+            Inst::LoadRun { index, guard, .. } => {
+                f(*index, true);
+                all(guard.as_slice(), f);
+            }
+            Inst::LoadSharedRun { index, .. } | Inst::LoadMatrix { index, .. } => f(*index, true),
+            Inst::Store {
+                index,
+                values,
+                guard,
+                ..
+            } => {
+                f(*index, true);
+                all(values, f);
+                all(guard.as_slice(), f);
+            }
+            Inst::StoreShared { index, values, .. } => {
+                f(*index, true);
+                all(values, f);
+            }
+            Inst::Copy {
+                to, index, guard, ..
+            } => {
+                f(*to, true);
+                f(*index, true);
+                all(guard.as_slice(), f);
+            }
+            Inst::Multiply { a, b, .. } => {
+                all(a, f);
+                all(b, f);
+            }
+            Inst::For { from, to, step, .. } => all(&[*from, *to, *step], f),
+            Inst::If { cond, .. } | Inst::Fault { cond, .. } => f(*cond, false),
+            Inst::Commit | Inst::Wait(_) | Inst::Barrier => {}
+        }
+    }
+
+    /// Its body; nothing where it has none.
+    pub fn body(&self) -> &[Inst] {
+        match self {
+            Inst::For { body, .. } | Inst::If { body, .. } => body,
+            _ => &[],
+        }
+    }
 }
 
 /// Memory shared by a CTA.
@@ -203,6 +333,8 @@ pub struct Program {
     pub name: String,
     /// Threads per CTA.
     pub threads: u32,
+    /// Registers per thread that the schedule asks for; `None`: as many as it takes.
+    pub registers: Option<u32>,
     /// Type of every value.
     pub regs: Vec<Ty>,
     /// Type of every variable.

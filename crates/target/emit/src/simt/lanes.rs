@@ -9,6 +9,8 @@ pub(crate) const LANES: usize = 32;
 pub(crate) const SECTOR: i64 = 32;
 pub(crate) const LINE: i64 = 128;
 const WORD: i64 = 4;
+/// Elements of a line of a block that a warp loads.
+const BLOCK_LINE: usize = 8;
 
 /// What one instruction of a warp touches.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -318,6 +320,27 @@ impl Look<'_> {
             Inst::LoadSharedRun { dst, array, index } => {
                 self.out[at] = self.shared(*array, *index, dst.len());
             }
+            Inst::Copy {
+                array,
+                to,
+                operand,
+                index,
+                elements,
+                guard,
+            } => {
+                let read = self.operand(*operand, *index, *elements as usize, *guard);
+                let written = self.shared(*array, *to, *elements as usize);
+                self.out[at] = match (read, written) {
+                    (Seen::Memory(r), Seen::Memory(w)) => Seen::Memory(Touch {
+                        passes: w.passes,
+                        ..r
+                    }),
+                    (r, _) => r,
+                };
+            }
+            Inst::LoadMatrix { array, index, .. } => {
+                self.out[at] = self.shared(*array, *index, BLOCK_LINE);
+            }
             Inst::Store {
                 operand,
                 index,
@@ -362,7 +385,12 @@ impl Look<'_> {
                 self.body(body);
                 self.mask = before;
             }
-            Inst::Set(..) | Inst::Barrier | Inst::Fault { .. } => {}
+            Inst::Set(..)
+            | Inst::Commit
+            | Inst::Wait(_)
+            | Inst::Multiply { .. }
+            | Inst::Barrier
+            | Inst::Fault { .. } => {}
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Tile programs as threads: one lowering that takes every decision from the schedule, the form that
-//! printers of WGSL and PTX read, and an interpreter of it.
+//! Tile programs as what the threads of a CTA do: one lowering that takes every decision from the schedule,
+//! the form that printers of WGSL and PTX read, its rules, its text, and an interpreter of it.
 pub mod ir;
 pub mod run;
+pub mod verify;
 
 mod arith;
 pub(crate) mod build;
@@ -11,6 +12,7 @@ pub(crate) mod lanes;
 mod lower;
 mod remainder;
 pub(crate) mod scalar;
+mod text;
 
 pub use ir::Program;
 pub use lower::{Caps, lower};

@@ -62,7 +62,7 @@ pub struct Wgsl {
 /// # Errors
 /// What the schedule asks for, or an element type, has no WGSL form.
 pub fn emit(program: &TileProgram, arrays: &[Array]) -> Result<Wgsl, EmitError> {
-    print(&lower(program, Caps { shuffle: 0 })?, arrays)
+    print(&lower(program, Caps::default())?, arrays)
 }
 
 /// Prints a lowered program.

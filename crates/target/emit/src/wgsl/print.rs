@@ -131,6 +131,7 @@ pub(super) fn alone(a: ThreadOp) -> Out<String> {
     let p = Program {
         name: String::new(),
         threads: 0,
+        registers: None,
         regs: a.regs,
         vars: a.vars,
         shared: vec![],
@@ -448,6 +449,13 @@ impl Printer<'_> {
                 self.body(body)?;
                 self.line("}");
             }
+            Inst::Copy { .. }
+            | Inst::Commit
+            | Inst::Wait(_)
+            | Inst::LoadMatrix { .. }
+            | Inst::Multiply { .. } => {
+                return Err("there are no matrix instructions, and no copies beside them".into());
+            }
             Inst::Barrier => self.line("workgroupBarrier();"),
             Inst::Fault { cond, code } => {
                 let set = match self.atomic[0] {
@@ -508,6 +516,7 @@ impl Printer<'_> {
             },
             Op::Load { operand, index, .. } => format!("read_{operand}(r{index})"),
             Op::LoadShared { array, index } => format!("s{array}[r{index}]"),
+            Op::Pack(..) => return Err("there are no matrix instructions".into()),
             Op::Shuffle(..) => return Err("threads exchange values through shared memory".into()),
         })
     }

@@ -214,7 +214,7 @@ pub(super) fn scene(s: &Subject) -> Option<Scene> {
 /// One workgroup's requests, how far it came, and the text that is printed of the same threads.
 fn count(s: &Subject) -> Result<(Counting, RunEnd, String), String> {
     let program = s.program.as_ref().ok_or("a host step has no threads")?;
-    let threads = emit::simt::lower(program, Caps { shuffle: 0 }).map_err(|e| e.to_string())?;
+    let threads = emit::simt::lower(program, Caps::default()).map_err(|e| e.to_string())?;
     let arrays = vec![emit::wgsl::Array::Work; program.kernel().operands.len()];
     let text = emit::wgsl::print(&threads, &arrays).map_err(|e| e.to_string())?;
     let width = s.machine.limits.warp.map_or(32, |w| w.value.max(1)) as usize;

@@ -3,13 +3,11 @@
 //!
 //! A warp's time is that of one warp alone: instruction after instruction in the order that an assembler gives
 //! them, each behind what it reads, with nothing moved past loops, barriers and jumps.
-mod blocks;
 mod item;
 mod order;
 mod words;
 
-use super::arch::{CAPS, arch_of};
-use super::fragments::fragments;
+use super::arch::{arch_of, caps};
 use super::source::Source;
 use super::threads;
 use crate::simt::{self, lanes};
@@ -35,32 +33,16 @@ pub fn warps(
     let tasks = kernel::work::tasks(program.kernel(), program.schedule()).eval(dims)?;
     let tasks = u64::try_from(tasks).ok()?.max(1);
     let mut reader = Reader::default();
-    let (mut items, held) = if map.fragment.is_some() {
-        let f = fragments(program, map, Source::Entry).ok()?;
-        let held = (
-            super::pressure::estimate(&f.code, map.registers),
-            f.shared_bytes,
-        );
-        let body = blocks::Body {
-            code: &f.code,
-            params: &f.params,
-            loops: &f.loops,
-        };
-        let items = blocks::items(&body, tasks as i64 / 2, dims, &mut reader)?;
-        (items, held)
-    } else {
-        let p = simt::lower(program, CAPS).ok()?;
-        let arch = arch_of(machine.limits.cc);
-        let printed = threads::print(&p, arch, &Source::Entry).ok()?;
-        let items = threads::items(&p, &lanes::seen(&p, dims), &mut reader)?;
-        (items, (printed.held, printed.shared_bytes))
-    };
+    let arch = arch_of(machine.limits.cc);
+    let p = simt::lower(program, caps(arch)).ok()?;
+    let printed = threads::print(&p, arch, &Source::Entry).ok()?;
+    let mut items = threads::items(&p, &lanes::seen(&p, dims), &mut reader)?;
     let block = calc::Block {
         threads: map.threads.into(),
-        registers: held.0.into(),
-        shared: held.1.into(),
+        registers: printed.held.into(),
+        shared: printed.shared_bytes.into(),
     };
-    order::arrange(&mut items, &reader.names, &rates, held.0);
+    order::arrange(&mut items, &reader.names, &rates, printed.held);
     let resident = calc::occupancy(&machine.limits, block).map_or(1, |o| o.ctas.max(1));
     let mut sum = Sum {
         rates,

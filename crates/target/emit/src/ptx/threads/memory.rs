@@ -5,12 +5,19 @@ use crate::simt::ir::Reg;
 use layout::DType;
 use std::fmt;
 
+/// What an element is numbered in: an operand, or shared memory in elements of so many bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Space {
+    Operand(u16),
+    Shared(u32),
+}
+
 /// Where an element is.
 pub(super) struct Place {
     space: &'static str,
     /// Register of the address, and bytes behind it.
     base: String,
-    offset: u32,
+    offset: i64,
     /// What is written before an instruction that touches it: `@%p1 ` or nothing.
     on: String,
 }
@@ -29,7 +36,7 @@ impl Place {
     pub(super) fn after(&self, bytes: u32) -> Place {
         Place {
             base: self.base.clone(),
-            offset: self.offset + bytes,
+            offset: self.offset + i64::from(bytes),
             on: self.on.clone(),
             ..*self
         }
@@ -40,41 +47,83 @@ impl Printer<'_> {
     /// Element `index` of an operand, touched where `guard` holds.
     pub(super) fn global(&mut self, operand: u16, index: Reg, guard: Option<Reg>) -> Place {
         let d = self.p.operands[operand as usize].dtype;
-        let (t, index) = (self.temp("l"), self.r(index));
-        if d.bits() == 4 {
-            let half = self.temp("r");
-            self.line(format_args!("shr.u32 {half}, {index}, 1;"));
-            self.line(format_args!("cvt.u64.u32 {t}, {half};"));
-        } else {
-            self.line(format_args!("mul.wide.s32 {t}, {index}, {};", size(d)));
-        }
-        self.line(format_args!("add.s64 {t}, {t}, %l_{operand};"));
+        let (base, offset) = match d.bits() {
+            4 => (self.nibble(operand, index), 0),
+            _ => {
+                let (index, beyond) = self.split(index);
+                let base = self.address(Space::Operand(operand), index, |s, t, index| {
+                    s.line(format_args!("mul.wide.s32 {t}, {index}, {};", size(d)));
+                    s.line(format_args!("add.s64 {t}, {t}, %l_{operand};"));
+                });
+                (base, beyond * i64::from(size(d)))
+            }
+        };
         Place {
             space: "global",
-            base: t,
-            offset: 0,
+            base,
+            offset,
             on: guard
                 .map(|g| format!("@{} ", self.r(g)))
                 .unwrap_or_default(),
         }
     }
 
+    /// The byte with nibble `index` of an operand.
+    fn nibble(&mut self, operand: u16, index: Reg) -> String {
+        let (t, half, index) = (self.temp("l"), self.temp("r"), self.r(index));
+        self.line(format_args!("shr.u32 {half}, {index}, 1;"));
+        self.line(format_args!("cvt.u64.u32 {t}, {half};"));
+        self.line(format_args!("add.s64 {t}, {t}, %l_{operand};"));
+        t
+    }
+
     /// Element `index` of a shared array.
     pub(super) fn shared_at(&mut self, array: u32, index: Reg) -> Place {
         let d = self.p.shared[array as usize].dtype;
-        let (t, index) = (self.temp("r"), self.r(index));
-        let base = self.temp("r");
-        self.line(format_args!("mov.u32 {base}, shared_bytes;"));
-        self.line(format_args!(
-            "mad.lo.s32 {t}, {index}, {}, {base};",
-            size(d)
-        ));
+        let (index, beyond) = self.split(index);
+        let base = self.address(Space::Shared(size(d)), index, |s, t, index| {
+            let base = s.temp("r");
+            s.line(format_args!("mov.u32 {base}, shared_bytes;"));
+            s.line(format_args!(
+                "mad.lo.s32 {t}, {index}, {}, {base};",
+                size(d)
+            ));
+        });
         Place {
             space: "shared",
-            base: t,
-            offset: self.shared[array as usize],
+            base,
+            offset: i64::from(self.shared[array as usize]) + beyond * i64::from(size(d)),
             on: String::new(),
         }
+    }
+
+    /// An element's number as another and what is known to be beyond it, where nothing else is made of it.
+    fn split(&self, index: Reg) -> (Reg, i64) {
+        match self.beyond.get(&index) {
+            Some(&(base, by)) => (base, by),
+            None => (index, 0),
+        }
+    }
+
+    /// The register with an element's address, which `make` writes where it is not there yet.
+    fn address(
+        &mut self,
+        space: Space,
+        index: Reg,
+        make: impl FnOnce(&mut Self, &str, &str),
+    ) -> String {
+        if let Some(found) = self.addresses.get(&(space, index)) {
+            return found.clone();
+        }
+        let t = match space {
+            Space::Operand(_) => self.temp("l"),
+            Space::Shared(_) => self.temp("r"),
+        };
+        let from = self.r(index);
+        make(self, &t, &from);
+        self.addresses.insert((space, index), t.clone());
+        self.entered.push((space, index));
+        t
     }
 
     /// Loads bits of `kind` into register `to`, which is 0 where nothing is touched.
@@ -286,6 +335,10 @@ impl Printer<'_> {
             self.write_vector(to, values);
             return Ok(());
         }
+        if matches!(d, DType::F16 | DType::BF16) && self.nan && matches!(values.len(), 2 | 4 | 8) {
+            self.write_packed(to, d, values);
+            return Ok(());
+        }
         for (n, &r) in values.iter().enumerate() {
             let from = self.r(r);
             self.write(&to.after(n as u32 * size(d)), d, &from, index)?;
@@ -296,6 +349,22 @@ impl Printer<'_> {
     /// Whether `values` are stored as one vector.
     fn vector(&self, d: DType, values: &[Reg]) -> bool {
         d.bits() == 32 && matches!(values.len(), 2 | 4)
+    }
+
+    /// Writes pairs of 16-bit floats as words.
+    fn write_packed(&mut self, to: &Place, d: DType, values: &[Reg]) {
+        let mut words = vec![];
+        for pair in values.chunks_exact(2) {
+            let (t, x, y) = (self.temp("r"), self.r(pair[0]), self.r(pair[1]));
+            self.pack(&t, d, &x, &y);
+            words.push(t);
+        }
+        let Place { space, on, .. } = to;
+        let list = words.join(", ");
+        match words.len() {
+            1 => self.line(format_args!("{on}st.{space}.b32 [{to}], {list};")),
+            n => self.line(format_args!("{on}st.{space}.v{n}.b32 [{to}], {{{list}}};")),
+        }
     }
 
     fn write_vector(&mut self, to: &Place, values: &[Reg]) {

@@ -1,5 +1,5 @@
 //! Operands: addresses, bounds, gathered parts.
-use super::state::{At, Lower, Result};
+use super::state::{At, Lower, Result, Run};
 use crate::simt::ir::{Inst, Op, Reg, Ty};
 use expr::{Binary, Compare};
 use kernel::{AxisId, Kernel, OperandId};
@@ -37,11 +37,23 @@ impl Lower<'_> {
         }
         let mut inside = None;
         for bound in &a.bounds {
-            let mut sum = self.b.dim(&bound.base, Ty::I32);
+            let base = self.b.dim(&bound.base, Ty::I32);
+            let mut terms = vec![];
             for (axis, by) in &bound.terms {
-                let by = self.b.dim(by, Ty::I32);
-                let part = self.b.mul(at.coord[*axis as usize], by);
-                sum = self.b.add(sum, part);
+                terms.push((at.coord[*axis as usize], self.b.dim(by, Ty::I32)));
+            }
+            let sum = self.sum(base, &terms);
+            if self.b.hoists && self.b.number(sum).is_none() {
+                // As a natural number, what is below 0 is beyond every end.
+                let sum = self.b.op(Ty::U32, Op::Bits(sum));
+                let end = self.b.dim(&bound.extent, Ty::I32);
+                let end = match self.b.number(end) {
+                    Some(n) => self.b.constant(n, Ty::U32),
+                    None => self.b.op(Ty::U32, Op::Bits(end)),
+                };
+                let fine = self.b.compare(Compare::Lt, sum, end);
+                inside = self.b.both(inside, Some(fine));
+                continue;
             }
             let zero = self.b.int(0);
             let end = self.b.dim(&bound.extent, Ty::I32);
@@ -50,10 +62,10 @@ impl Lower<'_> {
             inside = self.b.both(inside, Some(low));
             inside = self.b.both(inside, Some(high));
         }
-        let mut index = self.b.dim(&a.offset, Ty::I32);
+        let offset = self.b.dim(&a.offset, Ty::I32);
+        let mut terms = vec![];
         for t in &a.terms {
             let mut rank = at.coord[t.axis as usize];
-            let n = t.leaves.len();
             for (i, l) in t.leaves.iter().enumerate().rev() {
                 let stride = self.b.dim(&l.stride, Ty::I32);
                 let mut part = rank;
@@ -63,11 +75,10 @@ impl Lower<'_> {
                     part = self.b.rem(rank, extent);
                     rank = self.b.div(rank, extent);
                 }
-                debug_assert!(i < n);
-                let part = self.b.mul(part, stride);
-                index = self.b.add(index, part);
+                terms.push((part, stride));
             }
         }
+        let mut index = self.sum(offset, &terms);
         for i in &a.indexed {
             let name = self.kernel.operands[i.by as usize].name.clone();
             let raw = self.load_guarded(i.by, at, inside)?;
@@ -122,9 +133,61 @@ impl Lower<'_> {
         })
     }
 
+    /// `base` and coordinates times factors.
+    fn sum(&mut self, base: Reg, terms: &[(Reg, Reg)]) -> Reg {
+        if self.b.hoists {
+            return self.b.linear(base, terms);
+        }
+        terms.iter().fold(base, |sum, &(c, by)| {
+            let part = self.b.mul(c, by);
+            self.b.add(sum, part)
+        })
+    }
+
+    /// Whether neighbours of `run` lie together in operand `o`, all of them inside or outside.
+    pub fn together(&self, o: OperandId, run: &Run) -> bool {
+        let operand = &self.kernel.operands[o as usize];
+        let extent = &self.kernel.axes[run.axis as usize].extent;
+        let tile = self.axis(run.axis).bound.unwrap_or(1);
+        let of = u32::try_from(run.of).unwrap_or(1);
+        matches!(operand.dtype, DType::F32 | DType::F16 | DType::BF16)
+            && operand.access.indexed.is_empty()
+            && operand.access.run(run.axis, extent, tile, of) == of
+    }
+
+    /// The position of the first of the neighbours that `at` is one of.
+    pub fn first_of(&self, at: &At, run: &Run) -> At {
+        let mut first = at.clone();
+        let i = run.axis as usize;
+        (first.coord[i], first.valid[i]) = run.first;
+        first
+    }
+
     /// The element of operand `o` at `at`: the access' value outside its bounds.
     pub fn load(&mut self, o: OperandId, at: &At) -> Result<Reg> {
-        self.load_guarded(o, at, None)
+        let Some(run) = at.run.filter(|r| self.together(o, r)) else {
+            return self.load_guarded(o, at, None);
+        };
+        let first = self.first_of(at, &run);
+        let p = self.place(o, &first)?;
+        let guard = self.guard(&p);
+        let operand = &self.kernel.operands[o as usize];
+        let (dtype, outside) = (operand.dtype, operand.access.outside);
+        let ty = Ty::of(dtype).unwrap_or(Ty::F32);
+        let v = self.b.load_run((o, p.index, guard), ty, run.of as usize)[run.number as usize];
+        Ok(match p.inside {
+            Some(inside) if outside != 0.0 => {
+                let other = self.literal(outside, dtype);
+                self.b.select(inside, v, other)
+            }
+            _ => v,
+        })
+    }
+
+    /// Whether what lies at `p` may be touched, where that is not certain.
+    pub fn guard(&mut self, p: &Place) -> Option<Reg> {
+        let guard = self.b.both(p.exists, p.inside);
+        guard.filter(|&g| self.b.number(g) != Some(1))
     }
 
     fn load_guarded(&mut self, o: OperandId, at: &At, also: Option<Reg>) -> Result<Reg> {
@@ -170,6 +233,17 @@ impl Lower<'_> {
 
     /// Writes `value` to operand `o` at `at`, if `also` holds.
     pub fn write(&mut self, o: OperandId, at: &At, value: Reg, also: Option<Reg>) -> Result<()> {
+        self.write_run(o, at, vec![value], also)
+    }
+
+    /// Writes neighbours to operand `o` from `at` on, if `also` holds.
+    pub fn write_run(
+        &mut self,
+        o: OperandId,
+        at: &At,
+        values: Vec<Reg>,
+        also: Option<Reg>,
+    ) -> Result<()> {
         let p = self.place(o, at)?;
         let guard = self.b.both(p.exists, p.inside);
         let guard = self
@@ -179,7 +253,7 @@ impl Lower<'_> {
         self.b.push(Inst::Store {
             operand: o,
             index: p.index,
-            values: vec![value],
+            values,
             guard,
         });
         Ok(())

@@ -5,6 +5,9 @@
 //! through shared memory or is computed where it is used. A statement that touches register tiles is
 //! unrolled along their axes, others loop.
 mod access;
+mod groups;
+mod matrix;
+mod staging;
 mod state;
 mod stmt;
 mod storage;
@@ -15,9 +18,10 @@ use super::build::Build;
 use super::ir::{Buffer, Inst, Op, Program, Reg, Ty};
 use crate::EmitError;
 use expr::{Binary, Compare};
-use kernel::{AxisId, AxisTile, Mapping, Node, Role, TileId};
-use kernel::{TileProgram, work};
-use layout::Dim;
+use kernel::{
+    AxisId, AxisTile, Fragment, GpuMapping, Mapping, Node, Role, TileId, TileProgram, work,
+};
+use layout::{DType, Dim};
 pub use state::Caps;
 pub(crate) use state::Result;
 use state::{At, Axis, Lower, TileStorage};
@@ -46,16 +50,16 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
             "the schedule is for a CPU; bind the program to a GPU's target",
         );
     };
-    if map.fragment.is_some() {
-        return fail(
-            "fragment",
-            "tensor-core instructions have a lowering of their own",
-        );
+    if let Some(f) = map.fragment
+        && let Err((rule, why)) = fragment(f, map)
+    {
+        return fail(rule, &why);
     }
     if schedule.chunk != 1 {
         return fail("chunk", "a CTA takes one task");
     }
     let mut b = Build::new();
+    b.hoists = map.fragment.is_some();
     let thread = b.op(Ty::I32, Op::Thread);
     let mut l = Lower {
         kernel,
@@ -64,18 +68,24 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         caps,
         b,
         axes: vec![],
+        groups: vec![],
         homes: vec![],
         depends: (0..kernel.operands.len())
             .map(|o| access::depends(kernel, o))
             .collect(),
         shared: vec![],
         thread,
+        stage: None,
+        copying: false,
         written: BTreeSet::new(),
         read: BTreeSet::new(),
         faults: vec![],
         at: "the mapping".into(),
     };
     l.axes()?;
+    if map.fragment.is_some() {
+        l.groups()?;
+    }
     l.grid();
     l.homes()?;
     l.nodes(program.body())?;
@@ -85,9 +95,10 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         faults,
         ..
     } = l;
-    Ok(Program {
+    let program = Program {
         name: kernel.name.clone(),
         threads: map.threads,
+        registers: map.fragment.map(|_| map.registers),
         body: b.close(),
         regs: b.regs,
         vars: b.vars,
@@ -104,7 +115,44 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
             .collect(),
         tasks: work::tasks(kernel, schedule),
         faults,
-    })
+    };
+    if cfg!(debug_assertions)
+        && let Err(why) = super::verify::verify(&program)
+    {
+        panic!("{why}\n{program}");
+    }
+    Ok(program)
+}
+
+/// Whether there is a matrix instruction of this form, and threads for it.
+fn fragment(f: Fragment, map: &GpuMapping) -> std::result::Result<(), (&'static str, String)> {
+    let halves = matches!(f.input, DType::F16 | DType::BF16);
+    if (f.m, f.n, f.k, f.acc) != (16, 8, 16, DType::F32) || !halves {
+        return Err((
+            "fragment",
+            "mma.m16n8k16 of f16 or bf16 into f32 is printed".into(),
+        ));
+    }
+    let warps = map.warps[0].checked_mul(map.warps[1]);
+    if warps.and_then(|w| w.checked_mul(32)) != Some(map.threads) {
+        return Err((
+            "threads",
+            format!(
+                "{} threads for {} x {} warps of 32",
+                map.threads, map.warps[0], map.warps[1]
+            ),
+        ));
+    }
+    if !(24..=255).contains(&map.registers) {
+        return Err((
+            "registers",
+            format!(
+                "{} registers per thread; 24 to 255 can be asked for",
+                map.registers
+            ),
+        ));
+    }
+    Ok(())
 }
 
 impl Lower<'_> {
@@ -153,6 +201,8 @@ impl Lower<'_> {
             let cut = self.schedule.tile(i as AxisId);
             let extent = a.extent.known();
             let bound = match (cut, extent) {
+                // Fragments are whole, whatever an extent is.
+                (Some(t), _) if self.map.fragment.is_some() => Some(t),
                 (Some(t), Some(e)) => Some(t.min(e.max(1))),
                 (t, e) => t.or(e.map(|e| e.max(1))),
             };
@@ -163,9 +213,10 @@ impl Lower<'_> {
                 );
             }
             let len = self.b.dim(&a.extent, Ty::I32);
-            let full = match (cut, extent) {
-                (Some(t), Some(e)) => e % t.min(e.max(1)) == 0 && e > 0,
-                (None, Some(e)) => e > 0,
+            let full = match (bound, extent) {
+                // Pieces of one position, and of an extent that has as many in all.
+                (Some(t), None) => t == 1 || a.extent.exact_div(&Dim::Known(t)).is_some(),
+                (Some(t), Some(e)) => e % t == 0 && e > 0,
                 _ => false,
             };
             let stride = self.b.int(spread.stride.into());
@@ -185,6 +236,7 @@ impl Lower<'_> {
                 len,
                 spread,
                 thread,
+                group: None,
             });
         }
         Ok(())
@@ -262,7 +314,10 @@ impl Lower<'_> {
         for n in nodes {
             match n {
                 Node::Stmt(s) => self.stmt(s)?,
-                Node::Loop { axis, body } => self.looped(axis, body)?,
+                Node::Loop { axis, body } => match self.nest(n) {
+                    Some((cuts, stmts)) => self.ring(&cuts, &stmts)?,
+                    None => self.looped(axis, body)?,
+                },
             }
         }
         Ok(())
@@ -284,20 +339,12 @@ impl Lower<'_> {
             .b
             .dim(&self.kernel.axes[c.axis as usize].extent, Ty::I32);
         let step = self.b.int(before.bound.unwrap_or(c.tile));
-        let i = self.b.fresh(Ty::I32);
-        self.b.open();
+        let i = self.b.open_loop();
         self.b.forget_shared();
         self.enter(c, i);
         self.nodes(body)?;
-        let inner = self.b.close();
         self.b.forget_shared();
-        self.b.push(Inst::For {
-            i,
-            from: zero,
-            to: end,
-            step,
-            body: inner,
-        });
+        self.b.close_loop(i, (zero, end, step));
         self.written.extend(&touched);
         self.read.extend(&touched);
         if let Some((written, read)) = pending {
@@ -316,10 +363,14 @@ impl Lower<'_> {
             coord: self.axes.iter().map(|a| a.base).collect(),
             slot: self.axes.iter().map(own).collect(),
             valid: vec![None; n],
+            run: None,
         }
     }
 
     fn barrier(&mut self) {
+        if std::mem::take(&mut self.copying) {
+            self.b.push(Inst::Wait(0));
+        }
         self.b.push(Inst::Barrier);
         self.b.forget_shared();
         self.written.clear();
@@ -329,7 +380,7 @@ impl Lower<'_> {
     /// Where several threads have the same elements of a shared tile: whether this one writes them.
     fn owner(&mut self, t: TileId) -> Option<Reg> {
         match *self.homes[t as usize] {
-            TileStorage::Shared { .. } => {
+            TileStorage::Shared(_) => {
                 let axes = self.kernel.tiles[t as usize].axes.clone();
                 self.first_of_equals(&axes)
             }
@@ -340,28 +391,28 @@ impl Lower<'_> {
     /// Whether this thread is the one of those that hold the same elements of a tile with `axes`
     /// that stores them; `None` where there is only one.
     fn first_of_equals(&mut self, axes: &[AxisId]) -> Option<Reg> {
-        let mut used = vec![];
-        for &a in axes {
-            let s = self.axis(a).spread;
-            used.push((s.stride, s.count));
-        }
-        let directions = self.map.directions();
+        let used: Vec<(u32, u32)> = axes.iter().flat_map(|&a| self.directions_of(a)).collect();
         let mut covered = 1;
         let mut out = None;
         let zero = self.b.int(0);
-        for d in directions {
+        for d in self.directions() {
             covered = d.0 * d.1;
             if used.contains(&d) {
                 continue;
             }
-            let axis = self
+            let found = self
                 .axes
                 .iter()
                 .find(|a| (a.spread.stride, a.spread.count) == d);
-            if let Some(thread) = axis.map(|a| a.thread) {
-                let own = self.b.compare(Compare::Eq, thread, zero);
-                out = self.b.both(out, Some(own));
-            }
+            let thread = match found.map(|a| a.thread) {
+                Some(t) => t,
+                None => {
+                    let own = self.quotient(self.thread, d.0.into());
+                    self.remainder(own, d.1.into())
+                }
+            };
+            let own = self.b.compare(Compare::Eq, thread, zero);
+            out = self.b.both(out, Some(own));
         }
         if covered < self.map.threads {
             let all = self.b.int(covered.into());

@@ -1,5 +1,6 @@
 //! What a lowering knows while it goes through a tile program.
 
+use super::groups::Group;
 use crate::EmitError;
 use crate::simt::build::Build;
 use crate::simt::ir::{Reg, SharedArray, Var};
@@ -14,6 +15,8 @@ pub(crate) type Result<T> = std::result::Result<T, EmitError>;
 pub struct Caps {
     /// Threads that can exchange values directly: aligned groups of this size; 0 for none.
     pub shuffle: u32,
+    /// Whether copies to shared memory go on beside what follows.
+    pub copies: bool,
 }
 
 /// An axis in the task at hand.
@@ -30,6 +33,8 @@ pub(super) struct Axis {
     pub(super) spread: Spread,
     /// This thread's number along the axis.
     pub(super) thread: Reg,
+    /// The group that it is in: then lanes of matrix instructions have its positions.
+    pub(super) group: Option<usize>,
 }
 
 impl Axis {
@@ -48,11 +53,16 @@ pub(super) struct Lower<'a> {
     pub(super) caps: Caps,
     pub(super) b: Build,
     pub(super) axes: Vec<Axis>,
+    pub(super) groups: Vec<Group>,
     pub(super) homes: Vec<Rc<TileStorage>>,
     /// Axes that each operand's accesses depend on.
     pub(super) depends: Vec<Vec<AxisId>>,
     pub(super) shared: Vec<SharedArray>,
     pub(super) thread: Reg,
+    /// The stage that is read in the loop at hand.
+    pub(super) stage: Option<Reg>,
+    /// Whether there are copies under way that are not those of a ring of stages.
+    pub(super) copying: bool,
     /// Shared arrays written, and read, since the last barrier.
     pub(super) written: BTreeSet<u32>,
     pub(super) read: BTreeSet<u32>,
@@ -68,6 +78,20 @@ pub(super) struct At {
     pub coord: Vec<Reg>,
     pub slot: Vec<Option<i64>>,
     pub valid: Vec<Option<Reg>>,
+    /// The neighbours that it is one of.
+    pub run: Option<Run>,
+}
+
+/// Which of a thread's neighbours along an axis a position is.
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    pub axis: AxisId,
+    /// Its number among them.
+    pub number: i64,
+    /// How many there are.
+    pub of: i64,
+    /// Coordinate of the first, and whether that exists where it is not certain.
+    pub first: (Reg, Option<Reg>),
 }
 
 /// Where a tile is.
@@ -80,12 +104,21 @@ pub(super) enum TileStorage {
     Memory(OperandId),
     /// Variables, one per element that this thread has; positions per axis.
     Held { vars: Vec<Var>, own: Vec<i64> },
-    /// A shared array with these positions per axis.
-    Shared {
-        array: u32,
-        sizes: Vec<i64>,
-        swizzle: Swizzle,
-    },
+    /// A shared array.
+    Shared(Rc<SharedTile>),
     /// What this statement gives.
     Formula(Stmt),
+}
+
+/// How a tile lies in shared memory.
+pub(super) struct SharedTile {
+    pub array: u32,
+    /// Its axes with their positions, outermost first.
+    pub axes: Vec<(AxisId, i64)>,
+    /// Elements of a line: of the last axes that a contraction sees as one.
+    pub line: i64,
+    pub swizzle: Swizzle,
+    /// How many of it there are, for copies that run ahead, and the elements of one.
+    pub stages: u32,
+    pub elements: i64,
 }

@@ -1,5 +1,5 @@
 //! Where tiles are, and their elements.
-use super::state::{At, Lower, Result, TileStorage};
+use super::state::{At, Lower, Result, SharedTile, TileStorage};
 use crate::simt::ir::{Inst, Op, Reg, SharedArray, Ty, Var};
 use expr::Binary;
 use kernel::{AxisId, Label, Node, Place, Stmt, Swizzle, TileId};
@@ -52,8 +52,15 @@ impl Lower<'_> {
             ),
             (Place::Register, _) => {
                 let mut own = vec![];
+                let mut groups = BTreeSet::new();
                 for &a in &tile.axes {
-                    let Some(n) = self.axis(a).own() else {
+                    // A group's positions are counted at the first of its axes.
+                    let n = match self.group_of(a) {
+                        Some(g) if groups.insert(g) => Some(self.groups[g].slots),
+                        Some(_) => Some(1),
+                        None => self.axis(a).own(),
+                    };
+                    let Some(n) = n else {
                         let name = &self.kernel.axes[a as usize].name;
                         return self.fail(
                             "register tile",
@@ -75,43 +82,53 @@ impl Lower<'_> {
                 let vars = (0..n).map(|_| self.b.var(ty)).collect();
                 Ok(TileStorage::Held { vars, own })
             }
-            (Place::Shared { swizzle, stages }, _) => {
-                if stages != 1 {
-                    return self.fail("stages", "tiles are staged once here; use 1 stage");
-                }
-                let mut sizes = vec![];
-                let mut elements = 1i64;
-                for &a in &tile.axes {
-                    let Some(n) = self.axis(a).bound else {
-                        let name = &self.kernel.axes[a as usize].name;
-                        return self.fail(
-                            "shared tile",
-                            format!("axis '{name}' is not cut and its extent is symbolic; cut it"),
-                        );
-                    };
-                    sizes.push(n);
-                    elements = elements.saturating_mul(n);
-                }
-                let Ok(elements) = u32::try_from(elements) else {
-                    return self.fail("shared tile", "it has 2^32 elements or more");
-                };
-                self.shared.push(SharedArray {
-                    name: tile.name.clone(),
-                    // Threads write neighbours at once: nibbles have bytes of their own.
-                    dtype: match tile.dtype {
-                        DType::I4 => DType::I8,
-                        DType::U4 => DType::U8,
-                        d => d,
-                    },
-                    elements,
-                });
-                Ok(TileStorage::Shared {
-                    array: self.shared.len() as u32 - 1,
-                    sizes,
-                    swizzle,
-                })
-            }
+            (Place::Shared { swizzle, stages }, _) => self.shared_tile(t, swizzle, stages),
         }
+    }
+
+    fn shared_tile(&mut self, t: TileId, swizzle: Swizzle, stages: u32) -> Result<TileStorage> {
+        let tile = &self.kernel.tiles[t as usize];
+        let order = match self.groups.is_empty() {
+            true => None,
+            false => self.factor_order(t),
+        };
+        let (order, lines) = order.unwrap_or_else(|| (tile.axes.clone(), tile.axes.len().min(1)));
+        let mut axes = vec![];
+        let mut elements = 1i64;
+        for a in order {
+            let Some(n) = self.axis(a).bound else {
+                let name = &self.kernel.axes[a as usize].name;
+                return self.fail(
+                    "shared tile",
+                    format!("axis '{name}' is not cut and its extent is symbolic; cut it"),
+                );
+            };
+            axes.push((a, n));
+            elements = elements.saturating_mul(n);
+        }
+        let all = elements.saturating_mul(stages.into());
+        let Ok(all) = u32::try_from(all) else {
+            return self.fail("shared tile", "it has 2^32 elements or more");
+        };
+        self.shared.push(SharedArray {
+            name: tile.name.clone(),
+            // Threads write neighbours at once: nibbles have bytes of their own.
+            dtype: match tile.dtype {
+                DType::I4 => DType::I8,
+                DType::U4 => DType::U8,
+                d => d,
+            },
+            elements: all,
+        });
+        let line = axes[axes.len() - lines..].iter().map(|a| a.1).product();
+        Ok(TileStorage::Shared(Rc::new(SharedTile {
+            array: self.shared.len() as u32 - 1,
+            axes,
+            line,
+            swizzle,
+            stages,
+            elements,
+        })))
     }
 
     /// Type that elements of `t` are held as.
@@ -132,9 +149,8 @@ impl Lower<'_> {
         let mut axes = BTreeSet::new();
         for &t in tiles {
             self.behind(t, &mut |x| {
-                if let TileStorage::Held { own, .. } = &*self.homes[x as usize] {
-                    let list = &self.kernel.tiles[x as usize].axes;
-                    axes.extend(list.iter().zip(own).map(|(a, _)| *a));
+                if let TileStorage::Held { .. } = &*self.homes[x as usize] {
+                    axes.extend(&self.kernel.tiles[x as usize].axes);
                 }
             });
         }
@@ -144,10 +160,8 @@ impl Lower<'_> {
     /// Shared arrays that reading `t` reads.
     pub fn arrays(&self, t: TileId, out: &mut BTreeSet<u32>) {
         self.behind(t, &mut |x| {
-            if let Some(TileStorage::Shared { array, .. }) =
-                self.homes.get(x as usize).map(Rc::as_ref)
-            {
-                out.insert(*array);
+            if let Some(TileStorage::Shared(s)) = self.homes.get(x as usize).map(Rc::as_ref) {
+                out.insert(s.array);
             }
         });
     }
@@ -166,11 +180,12 @@ impl Lower<'_> {
         }
     }
 
-    fn held(&self, t: TileId, vars: &[Var], own: &[i64], at: &At) -> Result<Var> {
+    pub fn held(&self, t: TileId, vars: &[Var], own: &[i64], at: &At) -> Result<Var> {
         let mut index = 0;
         for (&a, &n) in self.kernel.tiles[t as usize].axes.iter().zip(own) {
             let slot = match at.slot[a as usize] {
                 Some(s) if s < n => s,
+                Some(_) if n == 1 && self.group_of(a).is_some() => 0,
                 None if n == 1 && self.axis(a).spread.count == 1 => 0,
                 _ => {
                     return self.fail(
@@ -188,21 +203,30 @@ impl Lower<'_> {
         Ok(vars[index as usize])
     }
 
-    /// Element of the shared tile `t` at `at`.
-    fn shared_index(&mut self, t: TileId, sizes: &[i64], swizzle: Swizzle, at: &At) -> Reg {
-        let kernel = self.kernel;
-        let axes = &kernel.tiles[t as usize].axes;
+    /// Element of a shared tile at `at`.
+    fn shared_index(&mut self, s: &SharedTile, at: &At) -> Reg {
         let mut stride = 1i64;
         let mut index = self.b.int(0);
-        for (&a, &n) in axes.iter().zip(sizes).rev() {
+        for &(a, n) in s.axes.iter().rev() {
             let base = self.axis(a).base;
             let p = self.b.sub(at.coord[a as usize], base);
-            let s = self.b.int(stride);
-            let part = self.b.mul(p, s);
+            let by = self.b.int(stride);
+            let part = self.b.mul(p, by);
             index = self.b.add(index, part);
             stride *= n;
         }
-        self.swizzled(index, swizzle)
+        let index = self.swizzled(index, s.swizzle);
+        self.staged(s, index)
+    }
+
+    /// The element at `index` in the stage that is read.
+    pub fn staged(&mut self, s: &SharedTile, index: Reg) -> Reg {
+        let Some(stage) = self.stage.filter(|_| s.stages > 1) else {
+            return index;
+        };
+        let each = self.b.int(s.elements);
+        let first = self.b.mul(stage, each);
+        self.b.add(index, first)
     }
 
     pub fn swizzled(&mut self, index: Reg, s: Swizzle) -> Reg {
@@ -229,12 +253,9 @@ impl Lower<'_> {
                 let v = self.held(t, vars, own, at)?;
                 Ok(self.b.get(v))
             }
-            TileStorage::Shared {
-                array,
-                ref sizes,
-                swizzle,
-            } => {
-                let index = self.shared_index(t, sizes, swizzle, at);
+            TileStorage::Shared(ref s) => {
+                let index = self.shared_index(s, at);
+                let array = s.array;
                 Ok(self.b.op(self.ty(t), Op::LoadShared { array, index }))
             }
             TileStorage::Formula(Stmt::Map {
@@ -271,8 +292,9 @@ impl Lower<'_> {
             let same = l.first.is_zero() && {
                 let (a, b) = (&self.axes[from], &self.axes[dst]);
                 let lay = |x: &super::Axis| (x.spread.stride, x.spread.count, x.spread.each);
-                lay(a) == lay(b)
+                a.group == b.group && lay(a) == lay(b)
             };
+            to.run = None;
             to.slot[from] = at.slot[dst].filter(|_| same);
         }
         to
@@ -287,15 +309,11 @@ impl Lower<'_> {
                 self.b.set(v, value);
                 Ok(())
             }
-            TileStorage::Shared {
-                array,
-                ref sizes,
-                swizzle,
-            } => {
-                let index = self.shared_index(t, sizes, swizzle, at);
+            TileStorage::Shared(ref s) => {
+                let index = self.shared_index(s, at);
                 self.b.forget_shared();
                 self.b.push(Inst::StoreShared {
-                    array,
+                    array: s.array,
                     index,
                     values: vec![value],
                 });

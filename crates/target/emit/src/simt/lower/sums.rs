@@ -65,12 +65,15 @@ impl<'a> Lower<'a> {
 
     /// `acc += a * b` summed over `over`.
     pub fn contract(&mut self, acc: TileId, a: TileId, b: TileId, over: &[AxisId]) -> Result<()> {
+        if let Some(f) = self.map.fragment {
+            return self.multiply(f, acc, (a, b), over);
+        }
         let tile = |t: TileId| &self.kernel.tiles[t as usize];
         let (dtype, axes) = (tile(acc).dtype, tile(acc).axes.clone());
         let types = (tile(a).dtype, tile(b).dtype);
         let ty = self.ty(acc);
         let unrolled = self.unrolled(&[acc, a, b]);
-        let apart = over.iter().any(|&x| self.axis(x).spread.count > 1);
+        let apart = over.iter().any(|&x| !self.directions_of(x).is_empty());
         let held = matches!(*self.homes[acc as usize], TileStorage::Held { .. });
         let product = |l: &mut Self, at: &At, sum: Reg| {
             l.product((a, types.0), (b, types.1), (dtype, ty), at, sum)
@@ -181,7 +184,14 @@ impl<'a> Lower<'a> {
             true => Some(self.rank(over, here)),
             false => None,
         };
-        let lifted = self.expr(&m.lift, &given, None, rank)?;
+        let mut lifted = self.expr(&m.lift, &given, None, rank)?;
+        // Where positions are not left out that do not exist, there is what changes nothing.
+        if let Some(p) = self.exists(over, here) {
+            let identity = self.expr(&m.identity, &[], None, None)?;
+            for (l, none) in lifted.iter_mut().zip(identity) {
+                *l = self.b.select(p, *l, none);
+            }
+        }
         let mut both: Vec<Reg> = parts.iter().map(|&v| self.b.get(v)).collect();
         both.extend(lifted);
         let next = self.expr(&m.combine, &both, None, None)?;
@@ -211,7 +221,7 @@ impl<'a> Lower<'a> {
         let mut tiles = state.to_vec();
         tiles.extend(args);
         let unrolled = self.unrolled(&tiles);
-        let apart = over.iter().any(|&x| self.axis(x).spread.count > 1);
+        let apart = over.iter().any(|&x| !self.directions_of(x).is_empty());
         let mut scaled = rescale.map_or(vec![], |r| r.tiles.clone());
         scaled.extend(state);
         let mut rows = self.unrolled(&scaled);
@@ -317,12 +327,8 @@ impl<'a> Lower<'a> {
         mut values: Vec<Reg>,
         combine: Combine<'_, 'a>,
     ) -> Result<Vec<Reg>> {
-        let mut directions: Vec<(u32, u32)> = over
-            .iter()
-            .map(|&x| self.axis(x).spread)
-            .filter(|s| s.count > 1)
-            .map(|s| (s.stride, s.count))
-            .collect();
+        let mut directions: Vec<(u32, u32)> =
+            over.iter().flat_map(|&x| self.directions_of(x)).collect();
         directions.sort_unstable();
         directions.dedup();
         for (stride, count) in directions {

@@ -1,6 +1,6 @@
 //! Going over the positions that a thread has.
 use super::state::{At, Lower, Result};
-use crate::simt::ir::{Inst, Reg, Ty};
+use crate::simt::ir::{Inst, Reg};
 use expr::{Binary, Compare};
 use kernel::AxisId;
 use std::collections::BTreeSet;
@@ -36,6 +36,9 @@ impl Lower<'_> {
             return f(self, &at);
         };
         let i = a as usize;
+        if let Some(g) = self.group_of(a) {
+            return self.walk_group(g, axes, unrolled, guard, &at, f);
+        }
         let axis = self.axes[i].clone();
         let (count, each) = (i64::from(axis.spread.count), i64::from(axis.spread.each));
         let own = axis.own();
@@ -89,6 +92,37 @@ impl Lower<'_> {
         Ok(())
     }
 
+    /// [`Lower::walk`] along the axes of a group. What may not exist is not left out: it would be jumped over
+    /// for every fragment.
+    fn walk_group(
+        &mut self,
+        group: usize,
+        axes: &[AxisId],
+        unrolled: &BTreeSet<AxisId>,
+        guard: Guard,
+        at: &At,
+        f: &mut dyn FnMut(&mut Self, &At) -> Result<()>,
+    ) -> Result<()> {
+        let g = &self.groups[group];
+        if let Some((a, _)) = g.axes.iter().find(|(a, n)| *n > 1 && !axes.contains(a)) {
+            let name = &self.kernel.axes[*a as usize].name;
+            return self.fail(
+                "axes of a value",
+                format!("axis '{name}' is missing where its rows or columns are gone through"),
+            );
+        }
+        let rest: Vec<AxisId> = axes
+            .iter()
+            .copied()
+            .filter(|a| self.group_of(*a) != Some(group))
+            .collect();
+        for slot in 0..self.groups[group].slots {
+            let next = self.slot(group, slot, at);
+            self.walk(&rest, unrolled, guard, next, f)?;
+        }
+        Ok(())
+    }
+
     /// Whether the position exists along all of `axes`, where that is not certain.
     pub fn exists(&mut self, axes: &[AxisId], at: &At) -> Option<Reg> {
         axes.iter().fold(None, |all, &a| {
@@ -132,8 +166,7 @@ impl Lower<'_> {
         let each_reg = self.b.int(each);
         let from = self.b.mul(axis.thread, each_reg);
         let round = count * each;
-        let i = self.b.fresh(Ty::I32);
-        self.b.open();
+        let i = self.b.open_loop();
         let mut times = 1;
         let mut n = 0;
         while n < times {
@@ -160,14 +193,7 @@ impl Lower<'_> {
             n += 1;
         }
         let step = self.b.int(times * round);
-        let body = self.b.close();
-        self.b.push(Inst::For {
-            i,
-            from,
-            to: axis.len,
-            step,
-            body,
-        });
+        self.b.close_loop(i, (from, axis.len, step));
         Ok(())
     }
 }

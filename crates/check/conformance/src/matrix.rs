@@ -1,0 +1,191 @@
+//! Random schedules for matrix instructions.
+use crate::Rng;
+use kernel::{
+    AxisId, AxisTile, Fragment, GpuMapping, Kernel, Mapping, Place, Schedule, Stmt, Swizzle, TileId,
+};
+use layout::DType;
+
+/// Schedules per kernel.
+const TRIES: usize = 6;
+
+/// A contraction by its tiles and summed axes.
+struct Product {
+    acc: TileId,
+    factors: [TileId; 2],
+    over: Vec<AxisId>,
+}
+
+/// The kernel's contractions and the type of their factors, where matrix instructions can compute them all.
+fn products(k: &Kernel) -> Option<(Vec<Product>, DType)> {
+    let mut found = vec![];
+    for s in &k.body {
+        if let Stmt::Contract { acc, a, b, over } = s {
+            found.push(Product {
+                acc: *acc,
+                factors: [*a, *b],
+                over: over.clone(),
+            });
+        }
+    }
+    let of = |t: TileId| k.tiles[t as usize].dtype;
+    let input = of(found.first()?.factors[0]);
+    let fits = |p: &Product| of(p.acc) == DType::F32 && p.factors.iter().all(|&t| of(t) == input);
+    let halves = matches!(input, DType::F16 | DType::BF16);
+    (halves && found.iter().all(fits)).then_some((found, input))
+}
+
+/// `size` positions over `axes`, in powers of two.
+fn split(axes: &[AxisId], size: i64, rng: &mut Rng) -> Vec<AxisTile> {
+    let mut left = size;
+    let last = axes.len().saturating_sub(1);
+    let one = |(i, &axis): (usize, &AxisId)| {
+        let tile = match i == last {
+            true => left,
+            false => 1 << rng.below(left.ilog2() as usize + 1),
+        };
+        left /= tile;
+        AxisTile { axis, tile }
+    };
+    axes.iter().enumerate().map(one).collect()
+}
+
+/// Random schedules with matrix instructions; none where the kernel has nothing for them, and some that break a
+/// rule are for the caller to leave out.
+pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
+    let Some((products, input)) = products(k) else {
+        return vec![];
+    };
+    let axes = |t: TileId| &k.tiles[t as usize].axes;
+    let first = &products[0];
+    let [a, b] = first.factors;
+    let of = |own: TileId, other: TileId| -> Vec<AxisId> {
+        let list = axes(first.acc).iter().copied();
+        list.filter(|x| axes(own).contains(x) && !axes(other).contains(x))
+            .collect()
+    };
+    let (rows, scores) = (of(a, b), of(b, a));
+    let both = |x: &&AxisId| axes(a).contains(x) && axes(b).contains(x);
+    let batch: Vec<AxisId> = axes(first.acc).iter().filter(both).copied().collect();
+    let alone = products.len() == 1;
+    let mut out = vec![];
+    for _ in 0..TRIES {
+        let warps = [
+            rng.of(&[1u32, 2, 4]),
+            if alone { rng.of(&[1, 2]) } else { 1 },
+        ];
+        let tall = i64::from(warps[0]) * rng.of(&[16, 16, 32]);
+        let wide = i64::from(warps[1]) * rng.of(&[16, 32, 64]);
+        let mut grid: Vec<AxisTile> = batch
+            .iter()
+            .map(|&axis| AxisTile { axis, tile: 1 })
+            .collect();
+        grid.extend(split(&rows, tall, rng));
+        let mut loops = vec![];
+        let last = products.last().unwrap_or(first);
+        if alone {
+            grid.extend(split(&scores, wide, rng));
+            let depth = rng.of(&[16, 32, 64]);
+            let (whole, inner) = last.over.split_at(last.over.len().saturating_sub(1));
+            loops.extend(whole.iter().map(|&axis| AxisTile { axis, tile: 1 }));
+            loops.extend(inner.iter().map(|&axis| AxisTile { axis, tile: depth }));
+        } else {
+            // Weights are summed over the keys, a piece at a time.
+            loops.extend(split(&last.over, wide, rng));
+        }
+        let columns = match alone {
+            true => scores.clone(),
+            false => {
+                let list = axes(last.acc).iter().copied();
+                list.filter(|x| axes(last.factors[1]).contains(x) && !batch.contains(x))
+                    .collect()
+            }
+        };
+        let tile = |a: AxisId| {
+            let cut = grid.iter().chain(&loops).find(|t| t.axis == a);
+            cut.map(|t| t.tile).or(k.axes[a as usize].extent.known())
+        };
+        let stages = rng.of(&[1u32, 2, 3, 4]);
+        let mut places = vec![Place::Register; k.tiles.len()];
+        let mut most = 16;
+        for s in &k.body {
+            let Stmt::Load { dst, operand } = s else {
+                continue;
+            };
+            let place = &mut places[*dst as usize];
+            *place = Place::InPlace;
+            let Some(p) = products.iter().find(|p| p.factors.contains(dst)) else {
+                continue;
+            };
+            let looped = axes(*dst)
+                .iter()
+                .any(|a| loops.iter().any(|l| l.axis == *a));
+            let line = line(k, *dst, p, &tile);
+            let swizzles = [
+                (0, 0, 0),
+                (1, 3, 3),
+                (2, 3, 3),
+                (3, 3, 3),
+                (3, 3, 4),
+                (3, 3, 5),
+            ];
+            let fitting: Vec<Swizzle> = swizzles
+                .iter()
+                .map(|&(bits, base, shift)| Swizzle { bits, base, shift })
+                .filter(|s| s.fits(line))
+                .collect();
+            let swizzle = match fitting.is_empty() {
+                true => Swizzle::default(),
+                false => rng.of(&fitting),
+            };
+            *place = Place::Shared {
+                swizzle,
+                stages: if looped { stages } else { 1 },
+            };
+            let source = &k.operands[*operand as usize];
+            if let Some(&inner) = axes(*dst).last() {
+                let extent = &k.axes[inner as usize].extent;
+                let run = source
+                    .access
+                    .run(inner, extent, tile(inner).unwrap_or(1), 8);
+                most = most.min(run * 2);
+            }
+        }
+        let bytes: Vec<u32> = [2, 4, 8, 16].into_iter().filter(|b| *b <= most).collect();
+        out.push(Schedule {
+            grid,
+            loops,
+            places,
+            chunk: 1,
+            raster: rng.of(&[1, 1, 2]),
+            mapping: Mapping::Gpu(GpuMapping {
+                threads: warps[0] * warps[1] * 32,
+                warps,
+                rows: rows.clone(),
+                columns,
+                fragment: Some(Fragment {
+                    m: 16,
+                    n: 8,
+                    k: 16,
+                    input,
+                    acc: DType::F32,
+                }),
+                load_bytes: rng.of(&bytes),
+                unroll: 1,
+                registers: 255,
+                spread: vec![],
+                code: None,
+            }),
+        });
+    }
+    out
+}
+
+/// Elements of a line of factor `t`: of the axes that are summed, or are not, as its last one.
+fn line(k: &Kernel, t: TileId, p: &Product, tile: &dyn Fn(AxisId) -> Option<i64>) -> u32 {
+    let axes = &k.tiles[t as usize].axes;
+    let Some(last) = axes.last() else { return 0 };
+    let summed = p.over.contains(last);
+    let own = axes.iter().filter(|a| p.over.contains(a) == summed);
+    let n = own.fold(1i64, |n, &a| n.saturating_mul(tile(a).unwrap_or(1)));
+    u32::try_from(n).unwrap_or(0)
+}

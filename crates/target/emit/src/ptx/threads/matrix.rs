@@ -1,0 +1,71 @@
+//! Copies that go on beside what follows, and matrix instructions.
+use super::{Printer, prefix};
+use crate::simt::ir::{Reg, Ty, Var};
+use kernel::OperandId;
+use layout::DType;
+
+/// A 16-bit float's name in instructions.
+fn name16(d: DType) -> &'static str {
+    match d {
+        DType::BF16 => "bf16",
+        _ => "f16",
+    }
+}
+
+impl Printer<'_> {
+    /// Copies elements of an operand to a shared array.
+    pub(super) fn copy(
+        &mut self,
+        (array, to): (u32, Reg),
+        (operand, index, elements): (OperandId, Reg, u32),
+        guard: Option<Reg>,
+    ) {
+        let bytes = self.p.shared[array as usize].dtype.bits() * elements / 8;
+        let from = self.global(operand, index, None);
+        let to = self.shared_at(array, to);
+        let kind = if bytes == 16 { "cg" } else { "ca" };
+        let mut line = format!("cp.async.{kind}.shared.global [{to}], [{from}], {bytes}");
+        if let Some(g) = guard {
+            // A source size of 0 reads nothing and fills with zeros.
+            let (size, g) = (self.temp("r"), self.r(g));
+            self.line(format_args!("selp.b32 {size}, {bytes}, 0, {g};"));
+            line += &format!(", {size}");
+        }
+        self.line(format_args!("{line};"));
+    }
+
+    /// Loads four 8x8 blocks as a warp's fragments.
+    pub(super) fn load_matrix(
+        &mut self,
+        dst: [Reg; 4],
+        (array, index): (u32, Reg),
+        transposed: bool,
+    ) {
+        let from = self.shared_at(array, index);
+        let trans = if transposed { ".trans" } else { "" };
+        let [a, b, c, d] = dst.map(|r| self.r(r));
+        self.line(format_args!(
+            "ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{{a}, {b}, {c}, {d}}}, [{from}];"
+        ));
+    }
+
+    /// Adds the product of two fragments to sums.
+    pub(super) fn multiply(&mut self, input: DType, sums: [Var; 4], a: [Reg; 4], b: [Reg; 2]) {
+        let kind = name16(input);
+        let f = prefix(Ty::F32);
+        let list = sums.map(|v| format!("%v{f}{v}")).join(", ");
+        let (a, b) = (
+            a.map(|r| self.r(r)).join(", "),
+            b.map(|r| self.r(r)).join(", "),
+        );
+        self.line(format_args!(
+            "mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 {{{list}}}, {{{a}}}, {{{b}}}, {{{list}}};"
+        ));
+    }
+
+    /// `to` becomes two f32 values rounded to 16 bits, `x` in the lower half.
+    pub(super) fn pack(&mut self, to: &str, d: DType, x: &str, y: &str) {
+        // The first source goes to the upper half.
+        self.line(format_args!("cvt.rn.{}x2.f32 {to}, {y}, {x};", name16(d)));
+    }
+}

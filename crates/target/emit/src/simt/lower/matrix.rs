@@ -1,0 +1,348 @@
+//! Contractions by matrix instructions: m16n8k16 of 16-bit floats.
+//!
+//! Fragments, for lane l with g = l / 4 and p = 2 (l % 4): the left factor has rows g and g + 8 at depths p,
+//! p + 1 and p + 8, p + 9 (a0: g, p; a1: g + 8, p; a2: g, p + 8; a3: g + 8, p + 8), the right one column g at
+//! depths p, p + 1 (b0) and p + 8, p + 9 (b1), sums rows g (c0, c1) and g + 8 (c2, c3) at columns p, p + 1. The
+//! sums of two neighbouring blocks of 8 columns are, rounded to the factors' type, the left fragment of a
+//! product that sums over those columns.
+use super::state::{At, Lower, Result, SharedTile, TileStorage};
+use crate::simt::ir::{Inst, Op, Reg, Ty, Var};
+use expr::Binary;
+use kernel::{AxisId, Fragment, TileId};
+use layout::DType;
+use std::rc::Rc;
+
+/// Depth of a fragment, and rows or columns of a block that is loaded at once.
+const DEPTH: i64 = 16;
+/// Positions summed per piece at most.
+const MAX_DEPTH: i64 = 1024;
+
+/// A factor in shared memory.
+struct Staged {
+    home: Rc<SharedTile>,
+    /// Whether lines are along the depth.
+    deep: bool,
+    /// First element of this lane's line, and its place in the line.
+    line: Reg,
+    within: Reg,
+}
+
+/// Where the left factor comes from.
+enum Left {
+    Staged(Staged),
+    /// Values of this thread by half of rows and column, as sums of an earlier product have them.
+    Held(Vec<Vec<Reg>>),
+}
+
+impl Lower<'_> {
+    /// `acc += a * b` summed over `over`.
+    pub fn multiply(
+        &mut self,
+        fragment: Fragment,
+        acc: TileId,
+        (a, b): (TileId, TileId),
+        over: &[AxisId],
+    ) -> Result<()> {
+        let tiles = &self.kernel.tiles;
+        let has_rows = |t: TileId| {
+            let axes = tiles[t as usize].axes.iter();
+            axes.clone().any(|x| self.map.rows.contains(x))
+        };
+        let (a, b) = match (has_rows(a), has_rows(b)) {
+            (true, false) => (a, b),
+            (false, true) => (b, a),
+            _ => {
+                return self.fail(
+                    "rows of one factor",
+                    "exactly one factor must have the accumulator's rows",
+                );
+            }
+        };
+        let factors = [a, b].map(|t| tiles[t as usize].dtype);
+        if tiles[acc as usize].dtype != fragment.acc || factors != [fragment.input; 2] {
+            return self.fail(
+                "element type",
+                "a product's types must be those of the mapping's fragment",
+            );
+        }
+        let (rows, columns) = self.sides(acc)?;
+        let depth = self.depth(over)?;
+        let TileStorage::Shared(home) = &*self.homes[b as usize].clone() else {
+            return self.fail(
+                "factor in shared memory",
+                "the factor with the columns must be staged in shared memory",
+            );
+        };
+        let right = self.factor(b, home, (columns, over))?;
+        let left = match &*self.homes[a as usize].clone() {
+            TileStorage::Shared(home) => Left::Staged(self.factor(a, home, (rows, over))?),
+            TileStorage::Held { .. } => Left::Held(self.held_factor(a, rows, over)?),
+            _ => {
+                return self.fail(
+                    "left factor",
+                    "it must be staged, or be held with the summed axes as its columns",
+                );
+            }
+        };
+        self.multiply_add(fragment, acc, (&left, &right), (rows, columns), depth)
+    }
+
+    /// The groups of an accumulator's rows and columns.
+    fn sides(&self, acc: TileId) -> Result<(usize, usize)> {
+        let axes = &self.kernel.tiles[acc as usize].axes;
+        let mut groups: Vec<usize> = axes.iter().filter_map(|&a| self.group_of(a)).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        let held = matches!(*self.homes[acc as usize], TileStorage::Held { .. });
+        match groups[..] {
+            [rows, columns] if held && self.groups[rows].rows && !self.groups[columns].rows => {
+                Ok((rows, columns))
+            }
+            _ => self.fail(
+                "accumulator",
+                "it must be held in registers, with rows and columns",
+            ),
+        }
+    }
+
+    /// Positions summed per piece.
+    fn depth(&self, over: &[AxisId]) -> Result<i64> {
+        let mut depth = 1i64;
+        for &a in over {
+            depth = depth.saturating_mul(self.bound(a)?);
+        }
+        if depth > MAX_DEPTH || depth % DEPTH != 0 {
+            return self.fail(
+                "depth",
+                format!("{depth} positions are summed per piece; a multiple of {DEPTH} up to {MAX_DEPTH} has fragments"),
+            );
+        }
+        Ok(depth)
+    }
+
+    /// A staged factor with the rows or columns of a group.
+    fn factor(
+        &mut self,
+        t: TileId,
+        home: &Rc<SharedTile>,
+        (group, over): (usize, &[AxisId]),
+    ) -> Result<Staged> {
+        let tile = &self.kernel.tiles[t as usize];
+        let outside = self.groups[group].axes.clone();
+        for &a in outside.iter().map(|(a, _)| a).chain(over) {
+            if self.bound(a)? > 1 && !tile.axes.contains(&a) {
+                return self.fail(
+                    "axes of a factor",
+                    format!(
+                        "tile '{}' lacks axis '{}'; make it an axis of its own",
+                        tile.name, self.kernel.axes[a as usize].name
+                    ),
+                );
+            }
+        }
+        let stray = |a: &&AxisId| !over.contains(a) && !outside.iter().any(|o| o.0 == **a);
+        for &a in tile.axes.iter().filter(stray) {
+            if self.bound(a)? > 1 {
+                return self.fail(
+                    "axes of a factor",
+                    format!(
+                        "axis '{}' is neither summed nor row nor column, and its tile is not 1",
+                        self.kernel.axes[a as usize].name
+                    ),
+                );
+            }
+        }
+        let (Some(&last), Some(&(inner, _))) = (tile.axes.last(), home.axes.last()) else {
+            return self.fail("axes of a factor", "it has none");
+        };
+        if inner != last {
+            return self.fail(
+                "innermost axis",
+                format!(
+                    "axis '{}' is the last of tile '{}' but not of its group",
+                    self.kernel.axes[last as usize].name, tile.name
+                ),
+            );
+        }
+        let width = u32::try_from(home.line).unwrap_or(0);
+        if !home.swizzle.fits(width) {
+            let s = home.swizzle;
+            return self.fail(
+                "swizzle",
+                format!(
+                    "({}, {}, {}) does not keep lines of {width} elements to themselves",
+                    s.bits, s.base, s.shift
+                ),
+            );
+        }
+        let deep = over.contains(&last);
+        let (line, within) = self.lane_line(group, deep, home);
+        Ok(Staged {
+            home: home.clone(),
+            deep,
+            line,
+            within,
+        })
+    }
+
+    /// The first element of the line that this lane gives of a block at the warp's first row or column, and
+    /// its place in the line.
+    fn lane_line(&mut self, group: usize, deep: bool, home: &SharedTile) -> (Reg, Reg) {
+        let (rows, each) = (self.groups[group].rows, self.groups[group].warp);
+        let (lane, warp) = (self.lane(), self.warp_number(rows));
+        let b = &mut self.b;
+        let masked = |b: &mut crate::simt::build::Build, r: Reg, mask: i64| {
+            let mask = b.int(mask);
+            b.binary(Binary::And, r, mask)
+        };
+        let low = masked(b, lane, 7);
+        let low16 = masked(b, lane, 15);
+        // 8 times bit 3, and 8 times bit 4, of the lane.
+        let third = masked(b, lane, 8);
+        let one = b.int(1);
+        let half = b.binary(Binary::Shr, lane, one);
+        let fourth = masked(b, half, 8);
+        let both = b.add(low, fourth);
+        let (own, depth) = match (rows, deep) {
+            (true, true) => (low16, fourth),
+            (true, false) => (third, both),
+            (false, true) => (both, third),
+            (false, false) => (fourth, low16),
+        };
+        let each = b.int(each);
+        let first = b.mul(warp, each);
+        let own = b.add(first, own);
+        let (outer, inner) = if deep { (own, depth) } else { (depth, own) };
+        let width = b.int(home.line);
+        let line = b.mul(outer, width);
+        if home.swizzle.bits == 0 {
+            return (line, inner);
+        }
+        let moved = self.swizzled(line, home.swizzle);
+        // The swizzle changes what lies below a line's number.
+        let moved = self.b.sub(moved, line);
+        (line, self.b.binary(Binary::Xor, inner, moved))
+    }
+
+    /// The words of the 16x16 block at (`own`, `depth`) of this warp's part.
+    fn block(&mut self, s: &Staged, own: i64, depth: i64) -> [Reg; 4] {
+        let (outer, inner) = if s.deep { (own, depth) } else { (depth, own) };
+        // The swizzle is an exclusive or of the line's bits: whole blocks of 16 commute with it.
+        let inner = self.b.int(inner);
+        let within = match self.b.number(inner) {
+            Some(0) => s.within,
+            _ => self.b.binary(Binary::Xor, s.within, inner),
+        };
+        let line = self.staged(&s.home, s.line);
+        let first = self.b.add(line, within);
+        let outer = self.b.int(outer * s.home.line);
+        let index = self.b.add(first, outer);
+        let dst = [(); 4].map(|()| self.b.fresh(Ty::U32));
+        self.b.push(Inst::LoadMatrix {
+            dst,
+            array: s.home.array,
+            index,
+            transposed: !s.deep,
+        });
+        dst
+    }
+
+    /// A factor that this thread holds, by half of rows and column: 0 where a column does not exist.
+    fn held_factor(&mut self, t: TileId, rows: usize, over: &[AxisId]) -> Result<Vec<Vec<Reg>>> {
+        let columns = match self.group_with(over) {
+            Some(g) if !self.groups[g].rows && self.map.warps[1] == 1 => g,
+            Some(_) => {
+                return self.fail("warps along columns", "a factor that is held in fragments needs all its columns in one warp; use one warp along the columns");
+            }
+            None => {
+                return self.fail(
+                    "left factor",
+                    "it must be staged, or be held with the summed axes as its columns",
+                );
+            }
+        };
+        let zero = self.b.float(0.0, Ty::F32);
+        let mut out = vec![];
+        for half in 0..self.groups[rows].slots {
+            let row = self.slot(rows, half, &self.origin());
+            let mut line = vec![];
+            for c in 0..self.groups[columns].slots {
+                let at = self.slot(columns, c, &row);
+                let v = self.value(t, &at)?;
+                line.push(match self.exists(over, &at) {
+                    Some(p) => self.b.select(p, v, zero),
+                    None => v,
+                });
+            }
+            out.push(line);
+        }
+        Ok(out)
+    }
+
+    /// Sums of this thread at so many fragments.
+    fn sums(&mut self, acc: TileId, (rows, columns): (usize, usize)) -> Result<Vec<Vec<Var>>> {
+        let TileStorage::Held { vars, own } = &*self.homes[acc as usize].clone() else {
+            return self.fail("accumulator", "it must be held in registers");
+        };
+        let mut out = vec![];
+        for half in 0..self.groups[rows].slots {
+            let row = self.slot(rows, half, &self.origin());
+            let mut line = vec![];
+            for c in 0..self.groups[columns].slots {
+                let at: At = self.slot(columns, c, &row);
+                line.push(self.held(acc, vars, own, &at)?);
+            }
+            out.push(line);
+        }
+        Ok(out)
+    }
+
+    /// The products of all fragments, added to the sums.
+    fn multiply_add(
+        &mut self,
+        fragment: Fragment,
+        acc: TileId,
+        (left, right): (&Left, &Staged),
+        (rows, columns): (usize, usize),
+        depth: i64,
+    ) -> Result<()> {
+        let sums = self.sums(acc, (rows, columns))?;
+        let tall = self.groups[rows].warp / 16;
+        let wide = self.groups[columns].warp / 16;
+        for step in (0..depth).step_by(DEPTH as usize) {
+            let mut lefts = vec![];
+            for m in 0..tall {
+                lefts.push(match left {
+                    Left::Staged(s) => self.block(s, m * 16, step),
+                    Left::Held(v) => self.packed(fragment.input, v, m as usize, step as usize),
+                });
+            }
+            for n in 0..wide {
+                let r = self.block(right, n * 16, step);
+                for (m, a) in lefts.iter().enumerate() {
+                    for half in 0..2 {
+                        let c = (n as usize * 2 + half) * 2;
+                        let (top, low) = (&sums[m * 2], &sums[m * 2 + 1]);
+                        self.b.push(Inst::Multiply {
+                            fragment,
+                            sums: [top[c], top[c + 1], low[c], low[c + 1]],
+                            a: *a,
+                            b: [r[half * 2], r[half * 2 + 1]],
+                        });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The left fragment of 16 rows, of which these are the two halves, from column `from` on.
+    fn packed(&mut self, d: DType, v: &[Vec<Reg>], m: usize, from: usize) -> [Reg; 4] {
+        let at = from / 8 * 2;
+        [(0, 0), (1, 0), (0, 2), (1, 2)].map(|(half, n)| {
+            let line = &v[m * 2 + half];
+            let (x, y) = (line[at + n], line[at + n + 1]);
+            self.b.op(Ty::U32, Op::Pack(d, x, y))
+        })
+    }
+}

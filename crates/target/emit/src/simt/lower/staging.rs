@@ -1,0 +1,449 @@
+//! Copies of operands' pieces into shared memory, all at once or in a ring of stages that runs ahead of the
+//! loop that reads it.
+use super::state::{At, Lower, Result, SharedTile, TileStorage};
+use super::walk::Guard;
+use crate::simt::ir::{Inst, Reg};
+use expr::{Binary, Compare};
+use kernel::{AxisTile, Node, OperandId, Stmt, TileId};
+use layout::DType;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// Loads of a copy to shared memory that are written out before the first is stored.
+const AHEAD: i64 = 8;
+/// Copies of a piece that a thread makes at most, all written out.
+const MAX_COPIES: i64 = 256;
+
+/// A copy of an operand's piece into a tile in shared memory.
+struct Staging {
+    dst: TileId,
+    operand: OperandId,
+    home: Rc<SharedTile>,
+    /// Elements of one access.
+    wide: i64,
+    /// Elements that all threads copy in a round.
+    step: i64,
+    /// First element of the stage that is filled.
+    first: Reg,
+    /// Whether the thread goes on meanwhile.
+    beside: bool,
+}
+
+/// What one thread copies in one go.
+struct Piece {
+    at: At,
+    /// Whether it exists along axes that the operand does not depend on, and lies in the tile, where that is
+    /// not certain.
+    apart: Option<Reg>,
+    within: Option<Reg>,
+}
+
+impl Lower<'_> {
+    /// Loads `operand` into a tile with memory of its own.
+    pub fn load_tile(&mut self, dst: TileId, operand: OperandId) -> Result<()> {
+        let TileStorage::Shared(home) = &*self.homes[dst as usize].clone() else {
+            let axes = self.kernel.tiles[dst as usize].axes.clone();
+            let unrolled = self.unrolled(&[dst]);
+            return self.walk(
+                &axes,
+                &unrolled,
+                Guard::Skip,
+                self.origin(),
+                &mut |l, at| {
+                    let v = l.load(operand, at)?;
+                    l.put(dst, at, v)
+                },
+            );
+        };
+        let zero = self.b.int(0);
+        if self.copy(dst, operand, home, zero)? {
+            self.b.push(Inst::Commit);
+            self.copying = true;
+        }
+        self.b.forget_shared();
+        Ok(())
+    }
+
+    /// Elements that a thread copies at once.
+    fn width(&self, operand: OperandId, home: &SharedTile) -> Result<i64> {
+        let source = &self.kernel.operands[operand as usize];
+        let bits = source.dtype.bits();
+        let (Some(&(last, tile)), true) = (home.axes.last(), bits >= 8) else {
+            return Ok(1);
+        };
+        let most = (self.map.load_bytes * 8 / bits).max(1);
+        let extent = &self.kernel.axes[last as usize].extent;
+        let found = source.access.run(last, extent, tile, most);
+        if !self.groups.is_empty() && found < most {
+            return self.fail(
+                "load bytes",
+                format!(
+                    "operand '{}' can be loaded {} bytes at a time along axis '{}', not {}",
+                    source.name,
+                    found * bits / 8,
+                    self.kernel.axes[last as usize].name,
+                    self.map.load_bytes
+                ),
+            );
+        }
+        let keeps = home.swizzle.bits == 0 || 1 << home.swizzle.base >= most;
+        Ok(if keeps { found.into() } else { 1 })
+    }
+
+    /// Copies the current piece of `operand` to where `first` is the first element; gives whether that goes on
+    /// beside what follows.
+    fn copy(
+        &mut self,
+        dst: TileId,
+        operand: OperandId,
+        home: &Rc<SharedTile>,
+        first: Reg,
+    ) -> Result<bool> {
+        // All threads share in the copy, neighbours along the last axis.
+        let wide = self.width(operand, home)?;
+        let source = &self.kernel.operands[operand as usize];
+        let bytes = i64::from(source.dtype.bits()) * wide / 8;
+        let same = self.shared[home.array as usize].dtype == source.dtype;
+        let fills = source.access.outside == 0.0 && same && matches!(bytes, 4 | 8 | 16);
+        let ahead = home.stages > 1 || !self.groups.is_empty();
+        let c = Staging {
+            dst,
+            operand,
+            home: home.clone(),
+            wide,
+            step: i64::from(self.map.threads) * wide,
+            first,
+            beside: self.caps.copies && fills && ahead,
+        };
+        let rounds = (home.elements + c.step - 1) / c.step;
+        let wide = self.b.int(wide);
+        let own = self.b.mul(self.thread, wide);
+        if rounds > MAX_COPIES && ahead {
+            return self.fail(
+                "copies of a thread",
+                format!(
+                    "a thread makes {rounds} copies of a piece; at most {MAX_COPIES} can be printed"
+                ),
+            );
+        }
+        if rounds <= AHEAD || ahead {
+            let mut offsets = vec![];
+            for r in 0..rounds {
+                let by = self.b.int(r * c.step);
+                offsets.push(self.b.add(own, by));
+            }
+            for some in offsets.chunks(AHEAD as usize) {
+                self.copy_at(&c, some)?;
+            }
+        } else {
+            let (to, by) = (self.b.int(home.elements), self.b.int(c.step));
+            let i = self.b.open_loop();
+            self.copy_at(&c, &[i])?;
+            self.b.close_loop(i, (own, to, by));
+        }
+        Ok(c.beside)
+    }
+
+    /// The piece that begins at element `offset` of the tile.
+    fn piece(&mut self, c: &Staging, offset: Reg) -> Piece {
+        let mut at = self.origin();
+        let mut apart = None;
+        let sizes: Vec<i64> = c.home.axes.iter().map(|a| a.1).collect();
+        let parts = match self.groups.is_empty() {
+            true => self.plain_parts(offset, &sizes),
+            false => self.parts(offset, &sizes),
+        };
+        for (&(a, _), p) in c.home.axes.iter().zip(parts).rev() {
+            let i = a as usize;
+            let axis = self.axes[i].clone();
+            at.coord[i] = self.b.add(axis.base, p);
+            if !axis.full {
+                let fine = self.b.compare(Compare::Lt, p, axis.len);
+                at.valid[i] = Some(fine);
+                // The operand's own place says the others.
+                if !self.depends[c.operand as usize].contains(&a) {
+                    apart = self.b.both(apart, Some(fine));
+                }
+            }
+        }
+        // The last round may go beyond the tile.
+        let over = c.home.elements % c.step != 0;
+        let end = self.b.int(c.home.elements);
+        let within = over.then(|| self.b.compare(Compare::Lt, offset, end));
+        if let (Some(w), Some(&(a, _))) = (within, c.home.axes.first()) {
+            let v = &mut at.valid[a as usize];
+            *v = self.b.both(*v, Some(w));
+        }
+        Piece { at, apart, within }
+    }
+
+    /// The parts of `index` along axes of so many positions, by division.
+    fn plain_parts(&mut self, index: Reg, sizes: &[i64]) -> Vec<Reg> {
+        let mut rest = index;
+        let mut out = vec![];
+        for (i, &n) in sizes.iter().enumerate().rev() {
+            let size = self.b.int(n);
+            out.push(match i {
+                0 => rest,
+                _ => self.b.rem(rest, size),
+            });
+            rest = self.b.div(rest, size);
+        }
+        out.reverse();
+        out
+    }
+
+    /// Copies what is at `offsets` of the shared tile: all loads stand before the first store.
+    fn copy_at(&mut self, c: &Staging, offsets: &[Reg]) -> Result<()> {
+        let mut loaded = vec![];
+        for &offset in offsets {
+            let piece = self.piece(c, offset);
+            if c.beside {
+                self.copy_beside(c, offset, &piece)?;
+                continue;
+            }
+            let values = match c.wide {
+                1 => vec![self.load(c.operand, &piece.at)?],
+                _ => self.load_wide(c, &piece)?,
+            };
+            loaded.push((offset, piece.within, values));
+        }
+        for (offset, within, values) in loaded {
+            let index = self.swizzled(offset, c.home.swizzle);
+            let index = self.b.add(index, c.first);
+            self.guarded(within, |l| {
+                l.b.push(Inst::StoreShared {
+                    array: c.home.array,
+                    index,
+                    values,
+                });
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn copy_beside(&mut self, c: &Staging, offset: Reg, piece: &Piece) -> Result<()> {
+        let p = self.place(c.operand, &piece.at)?;
+        let guard = self.guard(&p);
+        let guard = self.b.both(guard, piece.apart);
+        let to = self.swizzled(offset, c.home.swizzle);
+        let to = self.b.add(to, c.first);
+        self.guarded(piece.within, |l| {
+            l.b.push(Inst::Copy {
+                array: c.home.array,
+                to,
+                operand: c.operand,
+                index: p.index,
+                elements: c.wide as u32,
+                guard: guard.filter(|&g| l.b.number(g) != Some(1)),
+            });
+            Ok(())
+        })
+    }
+
+    fn load_wide(&mut self, c: &Staging, piece: &Piece) -> Result<Vec<Reg>> {
+        let p = self.place(c.operand, &piece.at)?;
+        let guard = self.b.both(p.exists, p.inside);
+        let guard = self.b.both(guard, piece.apart);
+        let guard = self.b.both(guard, piece.within);
+        let ty = self.ty(c.dst);
+        let dst: Vec<Reg> = (0..c.wide).map(|_| self.b.fresh(ty)).collect();
+        self.b.push(Inst::LoadRun {
+            dst: dst.clone(),
+            operand: c.operand,
+            index: p.index,
+            guard: guard.filter(|&g| self.b.number(g) != Some(1)),
+        });
+        let source = &self.kernel.operands[c.operand as usize];
+        let (dtype, outside): (DType, f64) = (source.dtype, source.access.outside);
+        // A run is inside or outside as a whole.
+        Ok(match p.inside.filter(|_| outside != 0.0) {
+            Some(inside) => {
+                let other = self.literal(outside, dtype);
+                let one = |&r: &Reg| self.b.select(inside, r, other);
+                dst.iter().map(one).collect()
+            }
+            None => dst,
+        })
+    }
+
+    /// The loops of a perfect nest and its statements, where copies into shared memory are made in it that run
+    /// ahead.
+    pub fn nest<'n>(&self, node: &'n Node) -> Option<(Vec<AxisTile>, Vec<&'n Stmt>)> {
+        let mut cuts = vec![];
+        let mut at = node;
+        let body = loop {
+            let Node::Loop { axis, body } = at else {
+                return None;
+            };
+            cuts.push(*axis);
+            match body.as_slice() {
+                [one @ Node::Loop { .. }] => at = one,
+                b => break b,
+            }
+        };
+        let stmts: Option<Vec<&Stmt>> = body
+            .iter()
+            .map(|n| match n {
+                Node::Stmt(s) => Some(s),
+                Node::Loop { .. } => None,
+            })
+            .collect();
+        let stmts = stmts?;
+        let mut copies = stmts.iter().filter_map(|s| self.copied(s));
+        let runs_ahead = copies.any(|c| c.2.stages > 1 || !self.groups.is_empty());
+        runs_ahead.then_some((cuts, stmts))
+    }
+
+    /// The shared tile that `s` copies an operand to.
+    fn copied(&self, s: &Stmt) -> Option<(TileId, OperandId, Rc<SharedTile>)> {
+        let Stmt::Load { dst, operand } = s else {
+            return None;
+        };
+        match &*self.homes[*dst as usize] {
+            TileStorage::Shared(home) => Some((*dst, *operand, home.clone())),
+            _ => None,
+        }
+    }
+
+    /// Loops around statements as one: copies into shared memory run `stages - 1` pieces ahead.
+    pub fn ring(&mut self, cuts: &[AxisTile], stmts: &[&Stmt]) -> Result<()> {
+        let copies: Vec<_> = stmts.iter().filter_map(|s| self.copied(s)).collect();
+        let stages = copies.first().map_or(1, |c| c.2.stages);
+        self.at = "a loop".into();
+        if copies.iter().any(|c| c.2.stages != stages) {
+            return self.fail(
+                "one pipeline depth",
+                "tiles staged in one loop have different numbers of stages; use one",
+            );
+        }
+        if !(1..=16).contains(&stages) {
+            return self.fail("stages", format!("{stages} stages; 1 to 16 can be printed"));
+        }
+        // What was done to these arrays before must have come to its end.
+        let arrays: BTreeSet<u32> = copies.iter().map(|c| c.2.array).collect();
+        if arrays
+            .iter()
+            .any(|a| self.read.contains(a) || self.written.contains(a))
+        {
+            self.barrier();
+        }
+        let pending = (self.written.clone(), self.read.clone(), self.copying);
+        let before = self.axes.clone();
+        let counts: Vec<Reg> = cuts.iter().map(|c| self.pieces(c)).collect();
+        let one = self.b.int(1);
+        let total = counts.iter().fold(one, |n, &c| self.b.mul(n, c));
+        let (zero, ahead) = (self.b.int(0), self.b.int(i64::from(stages) - 1));
+        if stages > 1 {
+            let i = self.b.open_loop();
+            self.copy_piece(&copies, (cuts, &counts, total), i, i)?;
+            self.b.close_loop(i, (zero, ahead, one));
+        }
+        let i = self.b.open_loop();
+        self.b.forget_shared();
+        if stages > 1 {
+            self.wait(stages - 2);
+            // Also: everybody has read the stage that is filled next.
+            self.meet();
+        }
+        let next = self.b.add(i, ahead);
+        let into = self.remainder(next, stages.into());
+        self.copy_piece(&copies, (cuts, &counts, total), next, into)?;
+        if stages == 1 {
+            self.wait(0);
+            self.meet();
+        }
+        self.enter_piece(cuts, &counts, i);
+        let stage = self.remainder(i, stages.into());
+        let outer = self.stage.replace(stage);
+        for s in stmts {
+            if self.copied(s).is_none() {
+                self.stmt(s)?;
+            }
+        }
+        self.stage = outer;
+        if stages == 1 {
+            self.meet();
+        }
+        self.b.forget_shared();
+        self.b.close_loop(i, (zero, total, one));
+        self.read.extend(arrays);
+        self.axes = before;
+        // A loop without a turn has waited for nothing.
+        if self.b.number(total).is_none_or(|n| n < 1) {
+            self.written.extend(pending.0);
+            self.read.extend(pending.1);
+            self.copying |= pending.2;
+        }
+        Ok(())
+    }
+
+    /// All threads meet; nothing that was done to shared memory is left to wait for.
+    fn meet(&mut self) {
+        self.copying = false;
+        self.barrier();
+    }
+
+    /// Copies piece `n` of all pieces to `stage`, unless there is none; the copies are a group in either case,
+    /// so that groups count pieces.
+    fn copy_piece(
+        &mut self,
+        copies: &[(TileId, OperandId, Rc<SharedTile>)],
+        (cuts, counts, total): (&[AxisTile], &[Reg], Reg),
+        n: Reg,
+        stage: Reg,
+    ) -> Result<()> {
+        let there = self.b.compare(Compare::Lt, n, total);
+        self.guarded(Some(there), |l| {
+            l.enter_piece(cuts, counts, n);
+            for (dst, operand, home) in copies {
+                l.at = l.describe(&Stmt::Load {
+                    dst: *dst,
+                    operand: *operand,
+                });
+                let each = l.b.int(home.elements);
+                let first = match home.stages {
+                    1 => l.b.int(0),
+                    _ => l.b.mul(stage, each),
+                };
+                l.copy(*dst, *operand, home, first)?;
+            }
+            Ok(())
+        })?;
+        if self.caps.copies {
+            self.b.push(Inst::Commit);
+        }
+        Ok(())
+    }
+
+    /// Waits until so many groups of copies are under way at most.
+    fn wait(&mut self, left: u32) {
+        if self.caps.copies {
+            self.b.push(Inst::Wait(left));
+        }
+    }
+
+    /// Makes piece `n` of the loops' pieces current, the innermost axis' changing first.
+    fn enter_piece(&mut self, cuts: &[AxisTile], counts: &[Reg], n: Reg) {
+        let mut rest = n;
+        for (i, (c, &count)) in cuts.iter().zip(counts).enumerate().rev() {
+            let known = self.b.number(count).filter(|n| *n > 0);
+            let own = match (i, known) {
+                (0, _) => rest,
+                (_, Some(k)) => self.remainder(rest, k),
+                _ => self.b.rem(rest, count),
+            };
+            if i > 0 {
+                rest = match known {
+                    Some(k) => self.quotient(rest, k),
+                    None => self.b.div(rest, count),
+                };
+            }
+            let tile = self.axes[c.axis as usize].bound.unwrap_or(c.tile);
+            let tile = self.b.int(tile);
+            let base = self.b.binary(Binary::Mul, own, tile);
+            self.enter(c, base);
+        }
+    }
+}

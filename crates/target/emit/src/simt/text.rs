@@ -1,0 +1,214 @@
+//! Programs of threads as text for people: a line per instruction, bodies indented.
+use super::ir::{Inst, Op, Program, Reg, Ty, Var};
+use expr::{Binary, Compare, Unary};
+use std::fmt::{self, Display, Formatter, Write};
+
+/// Values between commas.
+struct List<'a, T>(&'a [T]);
+
+impl<T: Display> Display for List<'_, T> {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        for (i, x) in self.0.iter().enumerate() {
+            let comma = if i > 0 { ", " } else { "" };
+            write!(f, "{comma}{x}")?;
+        }
+        Ok(())
+    }
+}
+
+fn values(list: &[Reg]) -> String {
+    let names: Vec<String> = list.iter().map(|r| format!("%{r}")).collect();
+    List(&names).to_string()
+}
+
+fn variables(list: &[Var]) -> String {
+    let names: Vec<String> = list.iter().map(|v| format!("${v}")).collect();
+    List(&names).to_string()
+}
+
+fn guarded(guard: Option<Reg>) -> String {
+    guard.map_or_else(String::new, |g| format!(" where %{g}"))
+}
+
+impl Display for Ty {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Ty::Bool => "bool",
+            Ty::I32 => "i32",
+            Ty::U32 => "u32",
+            Ty::I64 => "i64",
+            Ty::F32 => "f32",
+            Ty::F64 => "f64",
+        })
+    }
+}
+
+fn lower(f: impl fmt::Debug) -> String {
+    format!("{f:?}").to_lowercase()
+}
+
+impl Program {
+    fn operand(&self, o: u16) -> &str {
+        &self.operands[o as usize].name
+    }
+
+    fn array(&self, a: u32) -> &str {
+        &self.shared[a as usize].name
+    }
+
+    fn op(&self, op: &Op, ty: Ty) -> String {
+        match *op {
+            Op::Const(bits) if ty.is_float() => format!("{:?}", f64::from_bits(bits)),
+            Op::Const(bits) => (bits as i64).to_string(),
+            Op::Thread => "thread".into(),
+            Op::Task => "task".into(),
+            Op::Dim(d) => format!("dim {}", self.dims[d as usize]),
+            Op::Get(v) => format!("${v}"),
+            Op::Unary(f, x) => {
+                let f: Unary = f;
+                format!("{} %{x}", lower(f))
+            }
+            Op::Binary(f, x, y) => {
+                let f: Binary = f;
+                format!("{} %{x}, %{y}", lower(f))
+            }
+            Op::Compare(f, x, y) => {
+                let f: Compare = f;
+                format!("{} %{x}, %{y}", lower(f))
+            }
+            Op::Select(c, x, y) => format!("select %{c}, %{x}, %{y}"),
+            Op::MulAdd(x, y, z) => format!("muladd %{x}, %{y}, %{z}"),
+            Op::Convert(x) => format!("convert %{x}"),
+            Op::Bits(x) => format!("bits %{x}"),
+            Op::Narrow(d, x) => format!("narrow {d} %{x}"),
+            Op::Load {
+                operand,
+                index,
+                guard,
+            } => format!("load {}[%{index}]{}", self.operand(operand), guarded(guard)),
+            Op::LoadShared { array, index } => format!("shared {}[%{index}]", self.array(array)),
+            Op::Shuffle(x, mask) => format!("shuffle %{x} by {mask}"),
+            Op::Pack(d, x, y) => format!("pack {d} %{x}, %{y}"),
+        }
+    }
+
+    fn inst(&self, i: &Inst, deep: usize, f: &mut Formatter) -> fmt::Result {
+        let line = match i {
+            Inst::Let(r, op) => {
+                let ty = self.regs[*r as usize];
+                format!("%{r}: {ty} = {}", self.op(op, ty))
+            }
+            Inst::Set(v, r) => format!("${v} = %{r}"),
+            Inst::LoadRun {
+                dst,
+                operand,
+                index,
+                guard,
+            } => format!(
+                "{} = load {}[%{index}..]{}",
+                values(dst),
+                self.operand(*operand),
+                guarded(*guard)
+            ),
+            Inst::LoadSharedRun { dst, array, index } => {
+                format!(
+                    "{} = shared {}[%{index}..]",
+                    values(dst),
+                    self.array(*array)
+                )
+            }
+            Inst::Store {
+                operand,
+                index,
+                values: v,
+                guard,
+            } => format!(
+                "store {}[%{index}..] = {}{}",
+                self.operand(*operand),
+                values(v),
+                guarded(*guard)
+            ),
+            Inst::StoreShared {
+                array,
+                index,
+                values: v,
+            } => format!("share {}[%{index}..] = {}", self.array(*array), values(v)),
+            Inst::For {
+                i, from, to, step, ..
+            } => format!("for %{i} from %{from} to %{to} by %{step}"),
+            Inst::If { cond, .. } => format!("if %{cond}"),
+            Inst::Copy {
+                array,
+                to,
+                operand,
+                index,
+                elements,
+                guard,
+            } => format!(
+                "copy {}[%{to}] = {}[%{index}] of {elements}{}",
+                self.array(*array),
+                self.operand(*operand),
+                guarded(*guard)
+            ),
+            Inst::Commit => "commit".into(),
+            Inst::Wait(left) => format!("wait {left}"),
+            Inst::LoadMatrix {
+                dst,
+                array,
+                index,
+                transposed,
+            } => format!(
+                "{} = blocks {}[%{index}]{}",
+                values(dst),
+                self.array(*array),
+                if *transposed { " transposed" } else { "" }
+            ),
+            Inst::Multiply {
+                fragment,
+                sums,
+                a,
+                b,
+            } => format!(
+                "{} += m{}n{}k{} {} {} . {}",
+                variables(sums),
+                fragment.m,
+                fragment.n,
+                fragment.k,
+                fragment.input,
+                values(a),
+                values(b)
+            ),
+            Inst::Barrier => "barrier".into(),
+            Inst::Fault { cond, code } => {
+                format!("fault '{}' if %{cond}", self.faults[*code as usize])
+            }
+        };
+        writeln!(f, "{:1$}{line}", "", 2 * deep)?;
+        i.body().iter().try_for_each(|x| self.inst(x, deep + 1, f))
+    }
+}
+
+impl Display for Program {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        write!(
+            f,
+            "program {}: {} tasks of {} threads",
+            self.name, self.tasks, self.threads
+        )?;
+        match self.registers {
+            Some(n) => writeln!(f, ", {n} registers")?,
+            None => f.write_char('\n')?,
+        }
+        for o in &self.operands {
+            let how = if o.written { "written" } else { "read" };
+            writeln!(f, "  operand {}: {}, {how}", o.name, o.dtype)?;
+        }
+        for a in &self.shared {
+            writeln!(f, "  shared {}: {} of {}", a.name, a.elements, a.dtype)?;
+        }
+        for (v, ty) in self.vars.iter().enumerate() {
+            writeln!(f, "  variable ${v}: {ty}")?;
+        }
+        self.body.iter().try_for_each(|i| self.inst(i, 0, f))
+    }
+}

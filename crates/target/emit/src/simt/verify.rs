@@ -1,0 +1,282 @@
+//! What every program of threads keeps to: values are defined once and where they are seen, types fit, memory
+//! that is named is there, and what all threads do together stands where all come by.
+use super::ir::{Inst, Op, Program, Reg, Ty};
+use layout::DType;
+
+/// Where a body stands.
+#[derive(Clone, Copy)]
+struct Context {
+    /// All threads come by: no condition and no loop around it differs from thread to thread.
+    uniform: bool,
+}
+
+struct Verifier<'a> {
+    p: &'a Program,
+    /// Whether each value is defined where the program has come to, and whether it was anywhere.
+    seen: Vec<bool>,
+    defined: Vec<bool>,
+    /// Whether each value is the same for all threads of a CTA.
+    same: Vec<bool>,
+}
+
+type Checked = Result<(), String>;
+
+/// Checks `p`.
+///
+/// # Errors
+/// Says which instruction breaks which rule.
+pub fn verify(p: &Program) -> Checked {
+    let n = p.regs.len();
+    let mut v = Verifier {
+        p,
+        seen: vec![false; n],
+        defined: vec![false; n],
+        same: vec![false; n],
+    };
+    v.body(&p.body, Context { uniform: true })
+}
+
+impl Verifier<'_> {
+    fn ty(&self, r: Reg) -> Result<Ty, String> {
+        let ty = self.p.regs.get(r as usize).copied();
+        ty.ok_or_else(|| format!("%{r} is no value"))
+    }
+
+    fn is(&self, r: Reg, ty: Ty) -> Checked {
+        match self.ty(r)? {
+            have if have == ty => Ok(()),
+            have => Err(format!("%{r} is {have} where {ty} is asked for")),
+        }
+    }
+
+    fn all(&self, list: &[Reg], ty: Ty) -> Checked {
+        list.iter().try_for_each(|&r| self.is(r, ty))
+    }
+
+    fn define(&mut self, r: Reg, same: bool, own: &mut Vec<Reg>) -> Checked {
+        self.ty(r)?;
+        let i = r as usize;
+        if std::mem::replace(&mut self.defined[i], true) {
+            return Err(format!("%{r} is defined twice"));
+        }
+        (self.seen[i], self.same[i]) = (true, same);
+        own.push(r);
+        Ok(())
+    }
+
+    fn body(&mut self, body: &[Inst], c: Context) -> Checked {
+        let mut own = vec![];
+        for i in body {
+            let mut unseen = None;
+            i.reads(&mut |r, _| {
+                if !self.seen.get(r as usize).is_some_and(|s| *s) {
+                    unseen.get_or_insert(r);
+                }
+            });
+            // A loop's step may be a constant of its body.
+            if let (Some(r), false) = (unseen, matches!(i, Inst::For { .. })) {
+                return Err(format!("%{r} is read where it is not seen"));
+            }
+            self.inst(i, c, &mut own)?;
+        }
+        own.iter().for_each(|&r| self.seen[r as usize] = false);
+        Ok(())
+    }
+
+    fn array(&self, a: u32) -> Result<DType, String> {
+        let found = self.p.shared.get(a as usize);
+        found
+            .map(|a| a.dtype)
+            .ok_or_else(|| format!("there is no shared array {a}"))
+    }
+
+    fn operand(&self, o: u16) -> Result<DType, String> {
+        let found = self.p.operands.get(o as usize);
+        found
+            .map(|o| o.dtype)
+            .ok_or_else(|| format!("there is no operand {o}"))
+    }
+
+    /// Elements of type `d` in memory that values hold.
+    fn elements(&self, list: &[Reg], d: DType) -> Checked {
+        let ty = Ty::of(d).ok_or_else(|| format!("no value holds {d}"))?;
+        self.all(list, ty)
+    }
+
+    fn guard(&self, guard: Option<Reg>) -> Checked {
+        guard.map_or(Ok(()), |g| self.is(g, Ty::Bool))
+    }
+
+    fn together(&self, what: &str, c: Context) -> Checked {
+        match c.uniform {
+            true => Ok(()),
+            false => Err(format!("{what} stands where not all threads come by")),
+        }
+    }
+
+    fn inst(&mut self, i: &Inst, c: Context, own: &mut Vec<Reg>) -> Checked {
+        match i {
+            Inst::Let(r, op) => {
+                self.op(*r, op, c)?;
+                let mut same = !matches!(op, Op::Thread | Op::Get(_) | Op::LoadShared { .. });
+                op.reads(&mut |r, _| same &= self.same[r as usize]);
+                self.define(*r, same, own)
+            }
+            Inst::Set(v, r) => match self.p.vars.get(*v as usize) {
+                Some(&ty) => self.is(*r, ty),
+                None => Err(format!("there is no variable ${v}")),
+            },
+            Inst::LoadRun {
+                dst,
+                operand,
+                index,
+                guard,
+            } => {
+                self.is(*index, Ty::I32)?;
+                self.guard(*guard)?;
+                dst.iter().try_for_each(|&r| self.define(r, false, own))?;
+                self.elements(dst, self.operand(*operand)?)
+            }
+            Inst::LoadSharedRun { dst, array, index } => {
+                self.is(*index, Ty::I32)?;
+                dst.iter().try_for_each(|&r| self.define(r, false, own))?;
+                self.elements(dst, self.array(*array)?)
+            }
+            Inst::Store {
+                operand,
+                index,
+                values,
+                guard,
+            } => {
+                self.is(*index, Ty::I32)?;
+                self.guard(*guard)?;
+                self.elements(values, self.operand(*operand)?)
+            }
+            Inst::StoreShared {
+                array,
+                index,
+                values,
+            } => {
+                self.is(*index, Ty::I32)?;
+                self.elements(values, self.array(*array)?)
+            }
+            Inst::For {
+                i,
+                from,
+                to,
+                step,
+                body,
+            } => {
+                self.all(&[*i, *from, *to, *step], Ty::I32)?;
+                let bounds = self.same[*from as usize] && self.same[*to as usize];
+                self.define(*i, bounds, own)?;
+                let uniform = c.uniform && bounds;
+                self.body(body, Context { uniform })
+            }
+            Inst::If { cond, body } => {
+                self.is(*cond, Ty::Bool)?;
+                let uniform = c.uniform && self.same[*cond as usize];
+                self.body(body, Context { uniform })
+            }
+            Inst::Copy {
+                array,
+                to,
+                operand,
+                index,
+                elements,
+                guard,
+            } => {
+                self.all(&[*to, *index], Ty::I32)?;
+                self.guard(*guard)?;
+                let (from, into) = (self.operand(*operand)?, self.array(*array)?);
+                let bytes = from.bits() * elements / 8;
+                match from == into && matches!(bytes, 4 | 8 | 16) {
+                    true => Ok(()),
+                    false => Err(format!("{elements} of {from} are copied to {into}")),
+                }
+            }
+            Inst::Commit | Inst::Wait(_) => Ok(()),
+            Inst::LoadMatrix {
+                dst, array, index, ..
+            } => {
+                self.together("a matrix instruction", c)?;
+                self.is(*index, Ty::I32)?;
+                dst.iter().try_for_each(|&r| self.define(r, false, own))?;
+                self.all(dst, Ty::U32)?;
+                match self.array(*array)?.bits() {
+                    16 => Ok(()),
+                    n => Err(format!("blocks of elements of {n} bits are loaded")),
+                }
+            }
+            Inst::Multiply { sums, a, b, .. } => {
+                self.together("a matrix instruction", c)?;
+                self.all(a, Ty::U32)?;
+                self.all(b, Ty::U32)?;
+                let float = |v: &u32| self.p.vars.get(*v as usize) == Some(&Ty::F32);
+                match sums.iter().all(float) {
+                    true => Ok(()),
+                    false => Err("sums of a product are no variables of f32".into()),
+                }
+            }
+            Inst::Barrier => self.together("a barrier", c),
+            Inst::Fault { cond, code } => {
+                self.is(*cond, Ty::Bool)?;
+                match self.p.faults.get(*code as usize) {
+                    Some(_) => Ok(()),
+                    None => Err(format!("there is no fault {code}")),
+                }
+            }
+        }
+    }
+
+    fn op(&self, r: Reg, op: &Op, c: Context) -> Checked {
+        let ty = self.ty(r)?;
+        let same = |list: &[Reg]| self.all(list, ty);
+        match *op {
+            Op::Const(_) | Op::Convert(_) | Op::Bits(_) => Ok(()),
+            Op::Thread | Op::Task => self.is(r, Ty::I32),
+            Op::Dim(d) => match self.p.dims.get(d as usize) {
+                Some(_) if matches!(ty, Ty::I32 | Ty::I64) => Ok(()),
+                _ => Err(format!("%{r} is no number of the program")),
+            },
+            Op::Get(v) => match self.p.vars.get(v as usize) {
+                Some(have) if *have == ty => Ok(()),
+                _ => Err(format!("variable ${v} is not of %{r}'s type")),
+            },
+            Op::Unary(expr::Unary::IsNan | expr::Unary::IsInf, _) | Op::Compare(..) => {
+                if let Op::Compare(_, x, y) = *op {
+                    self.is(y, self.ty(x)?)?;
+                }
+                self.is(r, Ty::Bool)
+            }
+            Op::Unary(_, x) | Op::Narrow(_, x) => same(&[x]),
+            Op::Binary(_, x, y) => same(&[x, y]),
+            Op::Select(p, x, y) => {
+                self.is(p, Ty::Bool)?;
+                same(&[x, y])
+            }
+            Op::MulAdd(x, y, z) => same(&[x, y, z]),
+            Op::Load {
+                operand,
+                index,
+                guard,
+            } => {
+                self.is(index, Ty::I32)?;
+                self.guard(guard)?;
+                self.elements(&[r], self.operand(operand)?)
+            }
+            Op::LoadShared { array, index } => {
+                self.is(index, Ty::I32)?;
+                self.elements(&[r], self.array(array)?)
+            }
+            Op::Shuffle(x, _) => {
+                self.together("a shuffle", c)?;
+                same(&[x])
+            }
+            Op::Pack(_, x, y) => {
+                self.all(&[x, y], Ty::F32)?;
+                self.is(r, Ty::U32)
+            }
+        }
+    }
+}
