@@ -147,10 +147,14 @@ pub fn gpu_schedules(
             })
         };
         let mut places = vec![];
+        // Copies run ahead of a loop now and then.
+        let depth = rng.of(&[1u32, 1, 2, 3]);
         for t in 0..k.tiles.len() as TileId {
+            let axes = &k.tiles[t as usize].axes;
+            let looped = loaded_once(k, t) && loops.iter().any(|l| axes.contains(&l.axis));
             let shared = Place::Shared {
                 swizzle: Swizzle::default(),
-                stages: 1,
+                stages: if looped { depth } else { 1 },
             };
             let held = match own(t) <= 32 {
                 true => Place::Register,

@@ -12,7 +12,7 @@ pub(super) fn check(
     g: &GpuMapping,
     b: &Blame,
 ) -> Result<(), KernelError> {
-    staged(k, s, g, b)?;
+    staged(k, s, b)?;
     let axes: Vec<AxisId> = g.spread.iter().map(|s| s.axis).collect();
     b.need(
         unique(&axes) && axes.iter().all(|&a| (a as usize) < k.axes.len()),
@@ -97,7 +97,7 @@ fn together(
 /// Several stages are copies that run ahead of the loop that reads them: whoever reads such a tile
 /// must do so in the loop that copies it, at the same pace as everything copied there. A swizzle must
 /// be undone by itself and keep elements inside their tile.
-fn staged(k: &Kernel, s: &Schedule, g: &GpuMapping, b: &Blame) -> Result<(), KernelError> {
+fn staged(k: &Kernel, s: &Schedule, b: &Blame) -> Result<(), KernelError> {
     let mut depth: Option<(u32, &str)> = None;
     for (t, place) in s.places.iter().enumerate() {
         let Place::Shared { swizzle, stages } = place else {
@@ -109,9 +109,9 @@ fn staged(k: &Kernel, s: &Schedule, g: &GpuMapping, b: &Blame) -> Result<(), Ker
             let made = |x: &&Stmt| x.writes().contains(&(t as TileId));
             let once = k.body.iter().filter(made).count() == 1 && k.body.iter().any(loaded);
             let looped = s.loops.iter().any(|l| tile.axes.contains(&l.axis));
-            b.need(once && looped && g.fragment.is_some(), "stages", || {
+            b.need(once && looped, "stages", || {
                 format!(
-                    "tile '{}' has {stages} stages; only a tile that one load in a loop makes, for a tensor-core instruction, is copied ahead: use 1 stage",
+                    "tile '{}' has {stages} stages; only a tile that one load in a loop makes is copied ahead: use 1 stage",
                     tile.name
                 )
             })?;

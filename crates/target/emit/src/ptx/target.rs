@@ -1,5 +1,5 @@
 //! What the PTX emitter can print, as data for the planner.
-use super::arch::limits;
+use super::arch::{caps, limits};
 use crate::simt::forms;
 use kernel::{
     Family, Form, Fragment, GpuTarget, Printer, Swizzle, Target, TargetKind, TileProgram,
@@ -36,7 +36,10 @@ pub fn target(arch: &str) -> Target {
             threads: vec![64, 128, 256],
             tiles: vec![(128, 128), (128, 64), (64, 128), (64, 64), (32, 64)],
             depths: vec![64, 32, 16],
-            stages: vec![4, 3, 2, 1],
+            stages: match caps(arch).copies {
+                true => vec![4, 3, 2, 1],
+                false => vec![1],
+            },
             fragments: if arch == "sm_75" {
                 vec![]
             } else {

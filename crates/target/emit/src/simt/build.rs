@@ -13,12 +13,16 @@ type Key = (Ty, Op);
 /// Neighbours of an operand: their first element, whether they are loaded, and how many they are.
 type RunKey = ((OperandId, Reg, Option<Reg>), usize);
 
+/// Neighbours of a shared array: their first element, and how many they are.
+type SharedRunKey = ((u32, Reg), usize);
+
 /// Instructions of a block.
 #[derive(Default)]
 struct Block {
     insts: Vec<Inst>,
     /// Neighbours that were loaded in it.
     runs: Vec<RunKey>,
+    shared_runs: Vec<SharedRunKey>,
     /// What was computed in it, and is not known beyond it.
     own: Vec<Key>,
 }
@@ -46,6 +50,8 @@ pub(crate) struct Build {
     shared: Vec<Key>,
     /// Neighbours that were loaded in the open blocks, by where and how many.
     runs: HashMap<RunKey, Vec<Reg>, FixedState>,
+    /// The same of shared memory.
+    shared_runs: HashMap<SharedRunKey, Vec<Reg>, FixedState>,
 }
 
 impl Build {
@@ -115,6 +121,9 @@ impl Build {
         for key in &b.runs {
             self.runs.remove(key);
         }
+        for key in &b.shared_runs {
+            self.shared_runs.remove(key);
+        }
         b.insts
     }
 
@@ -135,6 +144,7 @@ impl Build {
         for key in self.shared.drain(..) {
             self.known.remove(&key);
         }
+        self.shared_runs.clear();
     }
 
     /// A value that depends on its arguments alone, or on memory that does not change meanwhile.
@@ -257,6 +267,25 @@ impl Build {
         dst
     }
 
+    /// `count` neighbours of a shared array, of type `ty`, from an element on.
+    pub fn load_shared_run(&mut self, from: (u32, Reg), ty: Ty, count: usize) -> Vec<Reg> {
+        if let Some(found) = self.shared_runs.get(&(from, count)) {
+            return found.clone();
+        }
+        let dst: Vec<Reg> = (0..count).map(|_| self.fresh(ty)).collect();
+        let (array, index) = from;
+        self.push(Inst::LoadSharedRun {
+            dst: dst.clone(),
+            array,
+            index,
+        });
+        if let Some(b) = self.blocks.last_mut() {
+            b.shared_runs.push((from, count));
+        }
+        self.shared_runs.insert((from, count), dst.clone());
+        dst
+    }
+
     fn define(&mut self, ty: Ty, op: Op) -> Reg {
         let r = self.fresh(ty);
         self.push(Inst::Let(r, op));
@@ -338,6 +367,12 @@ impl Build {
     }
 
     pub fn sub(&mut self, a: Reg, b: Reg) -> Reg {
+        // A position is its axis' first one and so many more.
+        match self.sums.get(&a) {
+            Some(&(x, y)) if x == b => return y,
+            Some(&(x, y)) if y == b => return x,
+            _ => {}
+        }
         self.binary(Binary::Sub, a, b)
     }
 

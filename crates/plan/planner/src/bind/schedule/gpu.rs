@@ -269,12 +269,9 @@ impl Gpu<'_> {
         found
     }
 
-    /// Pipeline depths to try, deepest first; copies without a tensor-core instruction are not
-    /// pipelined.
+    /// Pipeline depths to try, deepest first.
     fn stages(&self) -> impl Iterator<Item = u32> + '_ {
-        let single = self.fragment.is_none();
-        let all = self.gpu.stages.iter().copied();
-        all.filter(move |&s| !single || s == 1)
+        self.gpu.stages.iter().copied()
     }
 
     /// The widest bands of which there is at least one whole.

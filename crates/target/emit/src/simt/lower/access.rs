@@ -150,7 +150,9 @@ impl Lower<'_> {
         let extent = &self.kernel.axes[run.axis as usize].extent;
         let tile = self.axis(run.axis).bound.unwrap_or(1);
         let of = u32::try_from(run.of).unwrap_or(1);
-        matches!(operand.dtype, DType::F32 | DType::F16 | DType::BF16)
+        let bits = operand.dtype.bits();
+        bits >= 8
+            && i64::from(bits) * run.of <= 128
             && operand.access.indexed.is_empty()
             && operand.access.run(run.axis, extent, tile, of) == of
     }

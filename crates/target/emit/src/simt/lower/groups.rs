@@ -231,6 +231,7 @@ impl Lower<'_> {
                     number: beside,
                     of: 2,
                     first,
+                    innermost: true,
                 });
             }
         }

@@ -19,7 +19,7 @@ use super::ir::{Buffer, Inst, Op, Program, Reg, Ty};
 use crate::EmitError;
 use expr::{Binary, Compare};
 use kernel::{
-    AxisId, AxisTile, Fragment, GpuMapping, Mapping, Node, Role, TileId, TileProgram, work,
+    AxisId, AxisTile, Fragment, GpuMapping, Mapping, Node, Place, Role, TileId, TileProgram, work,
 };
 use layout::{DType, Dim};
 pub use state::Caps;
@@ -59,7 +59,8 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         return fail("chunk", "a CTA takes one task");
     }
     let mut b = Build::new();
-    b.hoists = map.fragment.is_some();
+    let ahead = |p: &Place| matches!(p, Place::Shared { stages: 2.., .. });
+    b.hoists = map.fragment.is_some() || schedule.places.iter().any(ahead);
     let thread = b.op(Ty::I32, Op::Thread);
     let mut l = Lower {
         kernel,

@@ -92,6 +92,8 @@ pub(super) struct Run {
     pub of: i64,
     /// Coordinate of the first, and whether that exists where it is not certain.
     pub first: (Reg, Option<Reg>),
+    /// Whether they are gone through one after the other, with nothing in between.
+    pub innermost: bool,
 }
 
 /// Where a tile is.

@@ -140,7 +140,7 @@ impl Lower<'_> {
         self.guarded(own, |l| {
             l.walk(&axes, &unrolled, Guard::Skip, l.origin(), &mut |l, at| {
                 let v = l.value(src, at)?;
-                let Some(run) = at.run.filter(|r| l.together(operand, r)) else {
+                let Some(run) = at.run.filter(|r| r.innermost && l.together(operand, r)) else {
                     return l.write(operand, at, v, None);
                 };
                 // Neighbours are written with the last of them.

@@ -1,5 +1,5 @@
 //! Where tiles are, and their elements.
-use super::state::{At, Lower, Result, SharedTile, TileStorage};
+use super::state::{At, Lower, Result, Run, SharedTile, TileStorage};
 use crate::simt::ir::{Inst, Op, Reg, SharedArray, Ty, Var};
 use expr::Binary;
 use kernel::{AxisId, Label, Node, Place, Stmt, Swizzle, TileId};
@@ -219,6 +219,16 @@ impl Lower<'_> {
         self.staged(s, index)
     }
 
+    /// Whether neighbours of `run` lie together in a shared tile, in one piece of memory of 16 bytes at most.
+    fn beside(&self, s: &SharedTile, run: &Run) -> bool {
+        let bits = self.shared[s.array as usize].dtype.bits().max(8);
+        let last = s
+            .axes
+            .last()
+            .is_some_and(|a| a.0 == run.axis && a.1 % run.of == 0);
+        last && s.swizzle.bits == 0 && i64::from(bits) * run.of <= 128
+    }
+
     /// The element at `index` in the stage that is read.
     pub fn staged(&mut self, s: &SharedTile, index: Reg) -> Reg {
         let Some(stage) = self.stage.filter(|_| s.stages > 1) else {
@@ -254,9 +264,15 @@ impl Lower<'_> {
                 Ok(self.b.get(v))
             }
             TileStorage::Shared(ref s) => {
-                let index = self.shared_index(s, at);
-                let array = s.array;
-                Ok(self.b.op(self.ty(t), Op::LoadShared { array, index }))
+                let (array, ty) = (s.array, self.ty(t));
+                let Some(run) = at.run.filter(|r| self.beside(s, r)) else {
+                    let index = self.shared_index(s, at);
+                    return Ok(self.b.op(ty, Op::LoadShared { array, index }));
+                };
+                let first = self.first_of(at, &run);
+                let index = self.shared_index(s, &first);
+                let all = self.b.load_shared_run((array, index), ty, run.of as usize);
+                Ok(all[run.number as usize])
             }
             TileStorage::Formula(Stmt::Map {
                 ref expr, ref args, ..

@@ -131,6 +131,7 @@ impl<'a> Lower<'a> {
                     here.slot[i] = k.slot[i];
                     here.valid[i] = k.valid[i];
                 }
+                here.run = at.run.or(k.run);
                 let sum = l.b.get(*part);
                 let sum = product(l, &here, sum)?;
                 l.b.set(*part, sum);

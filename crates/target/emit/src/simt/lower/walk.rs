@@ -1,8 +1,9 @@
 //! Going over the positions that a thread has.
-use super::state::{At, Lower, Result};
+use super::state::{At, Lower, Result, Run};
 use crate::simt::ir::{Inst, Reg};
 use expr::{Binary, Compare};
 use kernel::AxisId;
+use layout::Dim;
 use std::collections::BTreeSet;
 
 /// What is done about positions that may not exist.
@@ -17,6 +18,9 @@ pub(super) enum Guard {
     /// left out, for what all threads must come by.
     Clamp,
 }
+
+/// Numbers of neighbours that are touched at once, the best first.
+const NEIGHBOURS: [i64; 2] = [4, 2];
 
 /// Unrolled iterations that are worth it without need.
 const SHORT: i64 = 4;
@@ -57,7 +61,9 @@ impl Lower<'_> {
         if !unrolled.contains(&a) && own > SHORT {
             return self.walk_loop(a, rest, unrolled, guard, at, f);
         }
-        for slot in 0..own {
+        // Neighbours of a thread of which all or none exist are gone through together.
+        let wide = self.neighbours(a, bound);
+        for slot in (0..own).step_by(wide as usize) {
             let part = slot / each * (count * each) + slot % each;
             let last = part + (count - 1) * each;
             let part_reg = self.b.int(part);
@@ -75,7 +81,7 @@ impl Lower<'_> {
                 Guard::Clamp => {
                     next.valid[i] = exists;
                     if !certain {
-                        let end = self.b.int(bound - 1);
+                        let end = self.b.int(bound - wide);
                         let p = self.b.binary(Binary::Min, p, end);
                         next.coord[i] = self.b.add(axis.base, p);
                     }
@@ -87,9 +93,54 @@ impl Lower<'_> {
                     (!certain).then(|| self.b.compare(Compare::Lt, p, end))
                 }
             };
-            self.guarded(skip, |l| l.walk(rest, unrolled, guard, next, f))?;
+            self.guarded(skip, |l| {
+                l.walk_neighbours((a, wide), rest, (unrolled, guard), next, f)
+            })?;
         }
         Ok(())
+    }
+
+    /// [`Lower::walk`] along `rest` at `wide` neighbours along an axis, of which `first` is the first.
+    fn walk_neighbours(
+        &mut self,
+        (a, wide): (AxisId, i64),
+        rest: &[AxisId],
+        (unrolled, guard): (&BTreeSet<AxisId>, Guard),
+        first: At,
+        f: &mut dyn FnMut(&mut Self, &At) -> Result<()>,
+    ) -> Result<()> {
+        if wide == 1 {
+            return self.walk(rest, unrolled, guard, first, f);
+        }
+        let i = a as usize;
+        let start = (first.coord[i], first.valid[i]);
+        for number in 0..wide {
+            let mut next = first.clone();
+            let by = self.b.int(number);
+            next.coord[i] = self.b.add(start.0, by);
+            next.slot[i] = first.slot[i].map(|s| s + number);
+            next.run = Some(Run {
+                axis: a,
+                number,
+                of: wide,
+                first: start,
+                innermost: rest.is_empty(),
+            });
+            self.walk(rest, unrolled, guard, next, f)?;
+        }
+        Ok(())
+    }
+
+    /// How many neighbours along an axis a thread has of which all or none exist, and which may be touched at
+    /// once; `bound` is the number of positions of a piece.
+    fn neighbours(&self, a: AxisId, bound: i64) -> i64 {
+        let each = i64::from(self.axis(a).spread.each);
+        let extent = &self.kernel.axes[a as usize].extent;
+        let whole = |n: &i64| {
+            let some = Dim::Known(*n);
+            each % n == 0 && bound % n == 0 && extent.exact_div(&some).is_some()
+        };
+        NEIGHBOURS.into_iter().find(whole).unwrap_or(1)
     }
 
     /// [`Lower::walk`] along the axes of a group. What may not exist is not left out: it would be jumped over
@@ -117,7 +168,10 @@ impl Lower<'_> {
             .filter(|a| self.group_of(*a) != Some(group))
             .collect();
         for slot in 0..self.groups[group].slots {
-            let next = self.slot(group, slot, at);
+            let mut next = self.slot(group, slot, at);
+            if let Some(run) = next.run.as_mut().filter(|_| !rest.is_empty()) {
+                run.innermost = false;
+            }
             self.walk(&rest, unrolled, guard, next, f)?;
         }
         Ok(())
@@ -166,11 +220,12 @@ impl Lower<'_> {
         let each_reg = self.b.int(each);
         let from = self.b.mul(axis.thread, each_reg);
         let round = count * each;
+        let wide = self.neighbours(a, axis.bound.unwrap_or(1));
         let i = self.b.open_loop();
         let mut times = 1;
         let mut n = 0;
         while n < times {
-            for e in 0..each {
+            for e in (0..each).step_by(wide as usize) {
                 let by = self.b.int(n * round + e);
                 let p = self.b.add(i, by);
                 let whole = if n == 0 { each } else { times * round };
@@ -183,7 +238,9 @@ impl Lower<'_> {
                 let mut next = at.clone();
                 next.coord[index] = self.b.add(axis.base, p);
                 next.slot[index] = None;
-                self.guarded(exists, |l| l.walk(rest, unrolled, guard, next, f))?;
+                self.guarded(exists, |l| {
+                    l.walk_neighbours((a, wide), rest, (unrolled, guard), next, f)
+                })?;
             }
             if n == 0 && self.b.is_straight() {
                 // Not more often than there is something to do.
