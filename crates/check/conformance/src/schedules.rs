@@ -96,6 +96,28 @@ fn loaded_once(k: &Kernel, t: TileId) -> bool {
     writes == 1 && k.body.iter().any(loaded)
 }
 
+/// Lays an axis of a contraction's result over the threads that an axis of its sum lies over.
+fn over_the_same(k: &Kernel, spread: &mut Vec<Spread>, rng: &mut Rng) {
+    let mut pairs = vec![];
+    for s in &k.body {
+        if let Stmt::Contract { acc, over, .. } = s {
+            let axes = &k.tiles[*acc as usize].axes;
+            pairs.extend(over.iter().flat_map(|&x| axes.iter().map(move |&y| (x, y))));
+        }
+    }
+    if pairs.is_empty() {
+        return;
+    }
+    let (x, y) = rng.of(&pairs);
+    let Some(&over) = spread.iter().find(|s| s.axis == x && s.count > 1) else {
+        return;
+    };
+    spread.retain(|s| s.axis != y || s.count > 1);
+    if !spread.iter().any(|s| s.axis == y) {
+        spread.push(Spread { axis: y, ..over });
+    }
+}
+
 /// Random schedules for a GPU: axes over threads in every way, tiles in every place. Those that
 /// break a rule are for the caller to leave out.
 pub fn gpu_schedules(
@@ -138,6 +160,10 @@ pub fn gpu_schedules(
                 });
                 used *= count;
             }
+        }
+        // A sum's axis over the threads of its result now and then.
+        if rng.once_in(3) {
+            over_the_same(k, &mut spread, rng);
         }
         let own = |t: TileId| -> i64 {
             k.tiles[t as usize].axes.iter().fold(1i64, |n, &a| {

@@ -191,6 +191,20 @@ impl Schedule {
         }
     }
 
+    /// Whether every thread of a CTA goes over all positions of the summed axis `x` in a contraction into `acc`:
+    /// it lies over the same threads as an axis of `acc`, of which each thread has its own.
+    pub fn sums_whole(&self, kernel: &crate::Kernel, acc: TileId, x: AxisId) -> bool {
+        let Mapping::Gpu(g) = &self.mapping else {
+            return true;
+        };
+        let over = g.spread(x);
+        let same = |a: &AxisId| {
+            let own = g.spread(*a);
+            (own.stride, own.count) == (over.stride, over.count)
+        };
+        over.count > 1 && kernel.tiles[acc as usize].axes.iter().any(same)
+    }
+
     /// Place of `tile`.
     pub fn place(&self, tile: TileId) -> Place {
         self.places

@@ -42,7 +42,7 @@ pub(super) fn check(
         format!("{next} threads are needed, the CTA has {}", g.threads)
     })?;
     for (at, stmt) in k.body.iter().enumerate() {
-        together(k, g, b, at, stmt)?;
+        together(k, s, g, b, at, stmt)?;
     }
     Ok(())
 }
@@ -51,12 +51,33 @@ pub(super) fn check(
 /// their positions only.
 fn together(
     k: &Kernel,
+    s: &Schedule,
     g: &GpuMapping,
-    b: &Blame,
+    blame: &Blame,
     at: usize,
     stmt: &Stmt,
 ) -> Result<(), KernelError> {
+    // All threads share in a copy to shared memory, whatever lies over them.
+    let copied = |t: TileId| matches!(s.place(t), Place::Shared { .. } | Place::InPlace);
+    if matches!(stmt, Stmt::Load { dst, .. } if copied(*dst)) {
+        return Ok(());
+    }
     let mut axes: BTreeSet<AxisId> = stmt.over().iter().copied().collect();
+    if let Stmt::Contract { acc, a, b, .. } = stmt {
+        let (whole, apart) = axes.iter().partition(|x| s.sums_whole(k, *acc, **x));
+        axes = apart;
+        // Every thread goes over all of it: nothing of that may be held by others.
+        let all: BTreeSet<AxisId> = whole;
+        let held = |t: &&TileId| {
+            let has = k.tiles[**t as usize].axes.iter().any(|x| all.contains(x));
+            has && !matches!(s.place(**t), Place::Shared { .. } | Place::InPlace)
+        };
+        let wrong = [a, b].into_iter().find(held);
+        blame.need(wrong.is_none(), "spread", || {
+            let name = wrong.map_or("", |t| &k.tiles[*t as usize].name);
+            format!("statement {at} sums what lies over the threads of its result, and not all threads see '{name}': place it in shared memory")
+        })?;
+    }
     let made = match stmt {
         Stmt::Store { src, .. } => vec![*src],
         s => s.writes(),
@@ -66,11 +87,11 @@ fn together(
     }
     let mut used: Vec<((u32, u32), AxisId)> = vec![];
     for a in axes {
-        let s = g.spread(a);
-        if s.count == 1 {
+        let own = g.spread(a);
+        if own.count == 1 {
             continue;
         }
-        let other = used.iter().find(|u| u.0 == (s.stride, s.count));
+        let other = used.iter().find(|u| u.0 == (own.stride, own.count));
         let name = |a: AxisId| &k.axes[a as usize].name;
         if let Some((_, o)) = other {
             // Tiles that a fold rescales have axes of their own.
@@ -81,7 +102,7 @@ fn together(
                     ..
                 }
             );
-            b.need(rescales, "spread", || {
+            blame.need(rescales, "spread", || {
                 format!(
                     "statement {at} goes over '{}' and '{}', which lie over the same threads",
                     name(*o),
@@ -89,7 +110,7 @@ fn together(
                 )
             })?;
         }
-        used.push(((s.stride, s.count), a));
+        used.push(((own.stride, own.count), a));
     }
     Ok(())
 }

@@ -53,8 +53,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
         };
         match products.as_slice() {
             [one] => g.product(one),
-            // Without fragments a row of weights has no place that all threads of its row see.
-            [scores, values] if g.fragment.is_some() => g.attention(scores, values),
+            [scores, values] => g.attention(scores, values),
             _ => vec![],
         }
     };
@@ -65,7 +64,12 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     let thin = products
         .iter()
         .any(|p| space.points(&p.rows).min(space.points(&p.columns)) < THIN);
-    if found.is_empty() || thin {
+    // What is handed over in shared memory may have no room: then threads go it alone.
+    let alone = products.len() > 1 && fragment.is_none();
+    if alone {
+        found.extend(gpu_flat::candidates(space));
+    }
+    if found.is_empty() || thin && !alone {
         found.splice(0..0, gpu_flat::candidates(space));
     }
     found
@@ -126,9 +130,13 @@ impl Renumbered {
     }
 }
 
+/// Neighbours that a thread has of rows, of columns and of what is summed, in plain multiply-adds: they are read
+/// of shared memory at once.
+const NEIGHBOURS: u32 = 4;
+
 /// Rows and columns over threads for plain multiply-adds: the squarest share per thread, with at least four
-/// columns together.
-fn multiply_add_spread(r: &Renumbered, threads: u32) -> Option<Vec<Spread>> {
+/// columns together. `summed` is the innermost axis that is summed.
+fn multiply_add_spread(r: &Renumbered, threads: u32, summed: AxisId) -> Option<Vec<Spread>> {
     let sized = |v: &[AxisId]| -> Option<Vec<(AxisId, i64)>> {
         v.iter().map(|&a| Some((a, r.tile_of(a)?))).collect()
     };
@@ -140,9 +148,88 @@ fn multiply_add_spread(r: &Renumbered, threads: u32) -> Option<Vec<Spread>> {
         .filter(|&c| i64::from(c) <= n && i64::from(threads / c) <= m)
         .min_by_key(|&c| m / i64::from(threads / c) + n / i64::from(c))?;
     let mut lay = gpu_layout::ThreadLayout::new(threads);
-    lay.group(&columns, along, 4);
-    lay.group(&rows, threads / along, 4);
+    lay.group(&columns, along, NEIGHBOURS);
+    lay.group(&rows, threads / along, NEIGHBOURS);
+    lay.along(summed, 1, NEIGHBOURS);
     (lay.used() == threads).then_some(lay.spread)
+}
+
+/// Queries, keys and values' columns over threads for attention in plain multiply-adds: a query's keys lie over
+/// lanes of one warp, which fold them, and columns over the same lanes. What is summed of `queries` and keys lies
+/// together.
+fn attention_spread(r: &Renumbered, threads: u32, queries: TileId) -> Option<Vec<Spread>> {
+    let (&[key], &[column]) = (r.loops.as_slice(), r.columns.as_slice()) else {
+        return None;
+    };
+    let rows: Vec<(AxisId, i64)> = r
+        .rows
+        .iter()
+        .map(|&a| Some((a, r.tile_of(a)?)))
+        .collect::<Option<_>>()?;
+    let m = rows.iter().fold(1i64, |p, a| p.saturating_mul(a.1));
+    let width = r.tile_of(column)?;
+    let lanes = |i: u32| 1u32 << i;
+    let fits = |c: &u32| {
+        let c = i64::from(*c);
+        c <= key.tile && c <= width && i64::from(threads) / c <= m
+    };
+    let each = |c: u32| m / i64::from(threads / c) + (key.tile + width) / i64::from(c);
+    let along = (0..=WARP.ilog2())
+        .map(lanes)
+        .filter(fits)
+        .min_by_key(|&c| each(c))?;
+    let mut lay = gpu_layout::ThreadLayout::new(threads);
+    lay.group(&[(key.axis, key.tile)], along, NEIGHBOURS);
+    lay.group(&rows, threads / along, NEIGHBOURS);
+    if lay.used() != threads {
+        return None;
+    }
+    let neighbours = (width / i64::from(along)).clamp(1, NEIGHBOURS.into());
+    lay.spread.push(Spread {
+        axis: column,
+        stride: 1,
+        count: along,
+        each: 1 << u32::try_from(neighbours).ok()?.ilog2(),
+    });
+    let depth = *r.kernel.tiles[queries as usize].axes.last()?;
+    if summed(&r.kernel, queries, depth) {
+        lay.spread.push(Spread {
+            axis: depth,
+            stride: 1,
+            count: 1,
+            each: NEIGHBOURS,
+        });
+    }
+    Some(lay.spread)
+}
+
+/// Whether the contraction that reads tile `t` sums over axis `a`.
+fn summed(kernel: &Kernel, t: TileId, a: AxisId) -> bool {
+    kernel.body.iter().any(|s| match s {
+        Stmt::Contract { a: x, b, over, .. } => (*x == t || *b == t) && over.contains(&a),
+        _ => false,
+    })
+}
+
+/// Lanes of a warp.
+const WARP: u32 = 32;
+
+/// The swizzle with which threads that have neighbouring lines of `line` elements of so many bytes, each its
+/// [`NEIGHBOURS`], find 16 bytes of them in different banks: pieces of 16 bytes change places by the number of
+/// the thread. None where lines are not whole powers of two of them.
+fn line_swizzle(line: i64, bytes: i64) -> Swizzle {
+    let none = Swizzle::default();
+    let piece = 16 / bytes.max(1);
+    if piece < 2 || line.count_ones() != 1 || line < 2 * piece {
+        return none;
+    }
+    let bits = (line / piece).min(8).ilog2();
+    let base = piece.ilog2();
+    Swizzle {
+        bits,
+        base,
+        shift: (line * i64::from(NEIGHBOURS)).ilog2() - base,
+    }
 }
 
 /// What a candidate fixes beside the kernel.
@@ -153,6 +240,8 @@ struct Shape<'a> {
     columns: &'a [AxisId],
     /// Staged tiles with their pipeline depth, and the axes and positions of a line.
     staged: Vec<(TileId, u32)>,
+    /// A factor that threads make and others read, without a tensor-core instruction.
+    shared: Option<TileId>,
     warps: [u32; 2],
     raster: i64,
 }
@@ -203,6 +292,7 @@ impl Gpu<'_> {
                             rows: &p.rows,
                             columns: &p.columns,
                             staged: vec![(p.a, stages), (p.b, stages)],
+                            shared: None,
                             warps,
                             raster,
                         };
@@ -237,7 +327,8 @@ impl Gpu<'_> {
         }
         let mut found = vec![];
         for &(m, n) in &self.gpu.tiles {
-            // One warp holds whole rows of scores: all warps lie along the rows.
+            // One warp holds whole rows of scores: all warps lie along the rows. Without fragments the weights
+            // are handed from thread to thread in shared memory.
             let rows = self.split(&scores.rows, m);
             if rows.is_empty() {
                 continue;
@@ -246,7 +337,7 @@ impl Gpu<'_> {
             let grid: Vec<AxisTile> = batch.chain(rows).collect();
             for &threads in &self.gpu.threads {
                 let warps = threads / 32;
-                if m % (warps * 16) != 0 {
+                if self.fragment.is_some() && m % (warps * 16) != 0 {
                     continue;
                 }
                 found.extend(self.stages().find_map(|stages| {
@@ -259,6 +350,7 @@ impl Gpu<'_> {
                         rows: &scores.rows,
                         columns: &values.columns,
                         staged: vec![(scores.a, 1), (scores.b, stages), (values.b, stages)],
+                        shared: self.fragment.is_none().then_some(values.a),
                         warps: [warps, 1],
                         raster: 1,
                     };
@@ -360,12 +452,29 @@ impl Gpu<'_> {
         let (bytes, run) = self.stage(&r, &s, &mut places)?;
         let limits = &space.ctx.machine.limits;
         let room = limits.shared_per_cta.as_ref();
-        if bytes > room.map_or(48 << 10, |l| l.value as i64) {
+        let most_shared = room.map_or(48 << 10, |l| l.value as i64);
+        if bytes > most_shared {
             return None;
         }
-        let spread = match self.fragment {
-            Some(_) => vec![],
-            None => multiply_add_spread(&r, threads)?,
+        let mut bytes = bytes;
+        if let Some(t) = s.shared {
+            let each = r.kernel.tiles[t as usize].axes.iter();
+            let size = each
+                .map(|&a| r.tile_of(a))
+                .try_fold(4, |n: i64, t| n.checked_mul(t?))?;
+            bytes = bytes.checked_add(size)?;
+            if bytes > most_shared {
+                return None;
+            }
+            places[t as usize] = Place::Shared {
+                swizzle: Swizzle::default(),
+                stages: 1,
+            };
+        }
+        let spread = match (self.fragment, s.shared) {
+            (Some(_), _) => vec![],
+            (None, Some(_)) => attention_spread(&r, threads, s.staged.first()?.0)?,
+            (None, None) => multiply_add_spread(&r, threads, r.loops.last()?.axis)?,
         };
         let mapping = GpuMapping {
             threads,
@@ -453,7 +562,10 @@ impl Gpu<'_> {
             let bits = kernel.tiles[tile as usize].dtype.bits().max(least);
             let swizzle = match self.fragment {
                 Some(_) if bits == 16 => self.swizzle(u32::try_from(line).ok()?)?,
-                _ => Swizzle::default(),
+                Some(_) => Swizzle::default(),
+                // Rows and columns that lie along lines are read as they are.
+                None if !summed(kernel, tile, last) => Swizzle::default(),
+                None => line_swizzle(line, i64::from(bits / 8)),
             };
             places[tile as usize] = Place::Shared { swizzle, stages };
             let size = i64::from(bits / 8) * i64::from(stages);

@@ -1,7 +1,7 @@
 //! Choices made so far: kernels that differ in their names alone are looked at once per bind.
 use super::candidate::Choice;
 use super::form::Facts;
-use super::{choose, split};
+use super::{choose, relaid, split};
 use crate::bind::ctx::Ctx;
 use crate::bind::prior;
 use foldhash::HashMap;
@@ -111,6 +111,7 @@ impl Memo {
             let mut choice = k.choice.clone();
             choice.kernel = match (&mut choice.parts, &facts.earlier) {
                 (Some(p), _) => {
+                    let kernel = &relaid::reading(kernel, &choice.packed);
                     let [first, second] = split::halves(ctx, kernel, p)?;
                     p.first.kernel = named(&p.first.kernel, &first);
                     named(&choice.kernel, &second)
@@ -137,9 +138,12 @@ impl Memo {
         // The operands of a sum of parts are others.
         let kept = match &choice.parts {
             None => keeps_names(&choice.kernel, kernel),
-            Some(p) => split::halves(ctx, kernel, p).is_some_and(|[first, second]| {
-                keeps_names(&p.first.kernel, &first) && keeps_names(&choice.kernel, &second)
-            }),
+            Some(p) => {
+                let kernel = &relaid::reading(kernel, &choice.packed);
+                split::halves(ctx, kernel, p).is_some_and(|[first, second]| {
+                    keeps_names(&p.first.kernel, &first) && keeps_names(&choice.kernel, &second)
+                })
+            }
         };
         if let [why] = &whys[said..]
             && kept

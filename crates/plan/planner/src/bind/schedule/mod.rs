@@ -14,6 +14,7 @@ mod nibbles;
 mod product;
 mod rank;
 mod recurrent;
+mod relaid;
 mod renumber;
 mod reuse;
 mod row;
@@ -69,12 +70,16 @@ pub(crate) fn choose(
         return Ok(taken);
     }
     plan::pause();
-    let kernel = &ordered(kernel);
+    let gpu = ctx.target.gpu.is_some();
+    let (kernel, relaid) = match gpu {
+        true => relaid::relaid(ctx, ordered(kernel), facts),
+        false => (ordered(kernel), vec![]),
+    };
+    let kernel = &kernel;
     let space = Space {
         packings: facts.packings,
         ..Space::new(ctx, kernel)
     };
-    let gpu = ctx.target.gpu.is_some();
     let mut list = candidates(&space, facts)?;
     let there = facts.packings.iter().any(|p| !p.is_empty());
     let reuses = |c: &Candidate| {
@@ -99,6 +104,7 @@ pub(crate) fn choose(
             kernel,
             found,
             (&list[best[0].1], &best[0].3),
+            relaid,
             whys,
         ));
     }
@@ -110,7 +116,8 @@ pub(crate) fn choose(
         })
         .collect();
     let (_, at, work, cost) = best.swap_remove(0);
-    let choice = finished(ctx, list.swap_remove(at), work, cost)?;
+    let mut choice = finished(ctx, list.swap_remove(at), work, cost)?;
+    choice.0.packed.extend(relaid);
     whys.push(Why {
         pass: "schedule".into(),
         subject: kernel.name.clone(),
@@ -211,6 +218,7 @@ fn in_parts(
     kernel: &Kernel,
     found: split::Found,
     (whole, cost): (&Candidate, &Cost),
+    packed: Vec<(OperandId, Packed)>,
     whys: &mut Vec<Why>,
 ) -> Choice {
     let seconds = found.parts.first.cost.time_s + found.second.cost.time_s;
@@ -231,7 +239,7 @@ fn in_parts(
     Choice {
         kernel: found.second.kernel,
         schedule: found.second.schedule,
-        packed: vec![],
+        packed,
         parts: Some(Box::new(found.parts)),
         work: found.second.work,
         cost: found.second.cost,

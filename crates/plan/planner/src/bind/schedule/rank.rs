@@ -3,7 +3,7 @@
 use super::candidate::{Candidate, Rank};
 use crate::bind::ctx::Ctx;
 use crate::bind::predict::{counter, predict_step, sketch_step};
-use kernel::{Kernel, OperandId, Prints, Schedule, TileProgram};
+use kernel::{Kernel, OperandId, Place, Prints, Schedule, Stmt, TileId, TileProgram};
 use machine::{Cost, Work};
 use std::sync::Arc;
 
@@ -14,6 +14,8 @@ pub(super) const OVERLAP: f64 = 0.9;
 /// Candidates whose instructions are counted, the best by arithmetic and bytes alone: printing a program
 /// to count them takes tens of times as long as all else that is predicted of it.
 pub(super) const COUNTED: usize = 6;
+/// How many of them are of another kind than the best, where there are such.
+const OTHERS: usize = 2;
 
 /// Those of `list[from..]` that make valid programs, cheapest first; where instructions are counted, only
 /// the best few. There is code for the first.
@@ -34,6 +36,7 @@ pub(super) fn ranked(
         let sketched = sketched(ctx, list, from, constant);
         numbers = sketched.into_iter().map(|r| r.1).collect();
         few = COUNTED;
+        others_too(list, &mut numbers);
     }
     let mut refused = None;
     for numbers in numbers.chunks(few.max(1)) {
@@ -55,6 +58,28 @@ pub(super) fn ranked(
     match refused {
         Some(why) => Err(why),
         None => Ok(vec![]),
+    }
+}
+
+/// Moves the best candidates of the other kind to the end of those that are counted, where these are all of one:
+/// arithmetic and bytes alone say little of how threads that stage tiles compare with those that do not.
+fn others_too(list: &[Candidate], numbers: &mut [usize]) {
+    let stages = |n: &usize| {
+        let c = &list[*n];
+        let staged = |t: TileId| matches!(c.schedule.place(t), Place::Shared { .. });
+        let mut body = c.kernel.body.iter();
+        body.any(|s| matches!(s, Stmt::Load { dst, .. } if staged(*dst)))
+    };
+    let Some(kind) = numbers.first().map(stages) else {
+        return;
+    };
+    for at in COUNTED - OTHERS..COUNTED {
+        if numbers[..at].iter().any(|n| stages(n) != kind) && at < COUNTED - 1 {
+            continue;
+        }
+        if let Some(n) = numbers[at..].iter().position(|n| stages(n) != kind) {
+            numbers[at..=at + n].rotate_right(1);
+        }
     }
 }
 

@@ -167,7 +167,7 @@ impl Lower<'_> {
 
     /// The element of operand `o` at `at`: the access' value outside its bounds.
     pub fn load(&mut self, o: OperandId, at: &At) -> Result<Reg> {
-        let Some(run) = at.run.filter(|r| self.together(o, r)) else {
+        let Some(run) = at.runs.iter().copied().find(|r| self.together(o, r)) else {
             return self.load_guarded(o, at, None);
         };
         let first = self.first_of(at, &run);

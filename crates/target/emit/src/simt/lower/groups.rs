@@ -226,7 +226,7 @@ impl Lower<'_> {
                     let p = self.b.add(p, one);
                     place(self, p);
                 }
-                next.run = Some(Run {
+                next.runs.push(Run {
                     axis: a,
                     number: beside,
                     of: 2,

@@ -76,6 +76,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
             .collect(),
         shared: vec![],
         thread,
+        zeroed: BTreeSet::new(),
         stage: None,
         copying: false,
         written: BTreeSet::new(),
@@ -89,6 +90,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     }
     l.grid();
     l.homes()?;
+    l.zeroed = l.zeroed_tiles();
     l.nodes(program.body())?;
     let Lower {
         mut b,
@@ -364,7 +366,7 @@ impl Lower<'_> {
             coord: self.axes.iter().map(|a| a.base).collect(),
             slot: self.axes.iter().map(own).collect(),
             valid: vec![None; n],
-            run: None,
+            runs: vec![],
         }
     }
 

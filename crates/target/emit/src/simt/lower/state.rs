@@ -4,7 +4,7 @@ use super::groups::Group;
 use crate::EmitError;
 use crate::simt::build::Build;
 use crate::simt::ir::{Reg, SharedArray, Var};
-use kernel::{AxisId, GpuMapping, Kernel, OperandId, Schedule, Spread, Stmt, Swizzle};
+use kernel::{AxisId, GpuMapping, Kernel, OperandId, Schedule, Spread, Stmt, Swizzle, TileId};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -59,6 +59,8 @@ pub(super) struct Lower<'a> {
     pub(super) depends: Vec<Vec<AxisId>>,
     pub(super) shared: Vec<SharedArray>,
     pub(super) thread: Reg,
+    /// Shared tiles that are 0 where positions do not exist.
+    pub(super) zeroed: BTreeSet<TileId>,
     /// The stage that is read in the loop at hand.
     pub(super) stage: Option<Reg>,
     /// Whether there are copies under way that are not those of a ring of stages.
@@ -78,8 +80,8 @@ pub(super) struct At {
     pub coord: Vec<Reg>,
     pub slot: Vec<Option<i64>>,
     pub valid: Vec<Option<Reg>>,
-    /// The neighbours that it is one of.
-    pub run: Option<Run>,
+    /// The neighbours that it is one of, along each axis that has some.
+    pub runs: Vec<Run>,
 }
 
 /// Which of a thread's neighbours along an axis a position is.

@@ -120,16 +120,40 @@ impl Lower<'_> {
             _ => Guard::Carry,
         };
         let own = self.owner(dst);
+        let zeroed = self.zeroed.contains(&dst);
+        let mut before = vec![];
         self.guarded(own, |l| {
             l.walk(&axes, &unrolled, guard, l.origin(), &mut |l, at| {
                 let mut given = vec![];
                 for &a in args {
                     given.push(l.value(a, at)?);
                 }
-                let v = l.expr(e, &given, Some(at), None)?;
-                l.put(dst, at, v[0])
+                let mut v = l.expr(e, &given, Some(at), None)?[0];
+                if let (true, Some(p)) = (zeroed, l.exists(&axes, at)) {
+                    let zero = l.zero(dst);
+                    v = l.b.select(p, v, zero);
+                }
+                let mut runs = at.runs.iter().copied();
+                let Some(run) = runs.find(|r| l.written_together(dst, r)) else {
+                    return l.put(dst, at, v);
+                };
+                before.push(v);
+                if run.number + 1 < run.of {
+                    return Ok(());
+                }
+                let first = l.first_of(at, &run);
+                l.put_run(dst, &first, std::mem::take(&mut before))
             })
         })
+    }
+
+    /// 0 as an element of a tile.
+    fn zero(&mut self, t: TileId) -> Reg {
+        let ty = self.ty(t);
+        match ty.is_float() {
+            true => self.b.float(0.0, ty),
+            false => self.b.constant(0, ty),
+        }
     }
 
     fn store(&mut self, operand: OperandId, src: TileId) -> Result<()> {
@@ -140,7 +164,8 @@ impl Lower<'_> {
         self.guarded(own, |l| {
             l.walk(&axes, &unrolled, Guard::Skip, l.origin(), &mut |l, at| {
                 let v = l.value(src, at)?;
-                let Some(run) = at.run.filter(|r| r.innermost && l.together(operand, r)) else {
+                let mut runs = at.runs.iter().copied();
+                let Some(run) = runs.find(|r| r.innermost && l.together(operand, r)) else {
                     return l.write(operand, at, v, None);
                 };
                 // Neighbours are written with the last of them.

@@ -86,6 +86,35 @@ impl Lower<'_> {
         }
     }
 
+    /// Shared tiles that contractions go through whole, and that one statement makes which can put 0 where
+    /// positions do not exist.
+    pub fn zeroed_tiles(&self) -> BTreeSet<TileId> {
+        let mut out = BTreeSet::new();
+        for s in &self.kernel.body {
+            let Stmt::Contract { acc, a, b, over } = s else {
+                continue;
+            };
+            let mut whole = over.iter();
+            if whole.any(|&x| self.schedule.sums_whole(self.kernel, *acc, x)) {
+                out.extend([*a, *b]);
+            }
+        }
+        out.retain(|&t| {
+            let mut makers = self.kernel.body.iter().filter(|s| s.writes().contains(&t));
+            let one = makers.next();
+            let zero = match one {
+                Some(Stmt::Load { operand, .. }) => {
+                    self.kernel.operands[*operand as usize].access.outside == 0.0
+                }
+                Some(Stmt::Map { .. }) => true,
+                _ => false,
+            };
+            zero && makers.next().is_none()
+                && matches!(*self.homes[t as usize], TileStorage::Shared(_))
+        });
+        out
+    }
+
     fn shared_tile(&mut self, t: TileId, swizzle: Swizzle, stages: u32) -> Result<TileStorage> {
         let tile = &self.kernel.tiles[t as usize];
         let order = match self.groups.is_empty() {
@@ -226,7 +255,8 @@ impl Lower<'_> {
             .axes
             .last()
             .is_some_and(|a| a.0 == run.axis && a.1 % run.of == 0);
-        last && s.swizzle.bits == 0 && i64::from(bits) * run.of <= 128
+        let kept = s.swizzle.bits == 0 || 1 << s.swizzle.base >= run.of;
+        last && kept && i64::from(bits) * run.of <= 128
     }
 
     /// The element at `index` in the stage that is read.
@@ -265,7 +295,7 @@ impl Lower<'_> {
             }
             TileStorage::Shared(ref s) => {
                 let (array, ty) = (s.array, self.ty(t));
-                let Some(run) = at.run.filter(|r| self.beside(s, r)) else {
+                let Some(run) = at.runs.iter().copied().find(|r| self.beside(s, r)) else {
                     let index = self.shared_index(s, at);
                     return Ok(self.b.op(ty, Op::LoadShared { array, index }));
                 };
@@ -310,10 +340,33 @@ impl Lower<'_> {
                 let lay = |x: &super::Axis| (x.spread.stride, x.spread.count, x.spread.each);
                 a.group == b.group && lay(a) == lay(b)
             };
-            to.run = None;
+            to.runs.clear();
             to.slot[from] = at.slot[dst].filter(|_| same);
         }
         to
+    }
+
+    /// Whether neighbours of `run` are written to tile `t` at once.
+    pub fn written_together(&self, t: TileId, run: &Run) -> bool {
+        match &*self.homes[t as usize] {
+            TileStorage::Shared(s) => run.innermost && self.beside(s, run),
+            _ => false,
+        }
+    }
+
+    /// Gives neighbours of a shared tile from `at` on values.
+    pub fn put_run(&mut self, t: TileId, at: &At, values: Vec<Reg>) -> Result<()> {
+        let TileStorage::Shared(s) = &*self.homes[t as usize].clone() else {
+            return self.fail("place", "only shared tiles are written together");
+        };
+        let index = self.shared_index(s, at);
+        self.b.forget_shared();
+        self.b.push(Inst::StoreShared {
+            array: s.array,
+            index,
+            values,
+        });
+        Ok(())
     }
 
     /// Gives the element of `t` at `at` a value.

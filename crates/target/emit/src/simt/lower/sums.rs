@@ -10,6 +10,9 @@ use layout::DType;
 /// Turns the states of two sets of positions into one.
 type Combine<'c, 'a> = &'c mut dyn FnMut(&mut Lower<'a>, &[Reg], &[Reg]) -> Result<Vec<Reg>>;
 
+/// Neighbours that are gone through together along an axis that every thread goes over.
+const WHOLE_EACH: u32 = 4;
+
 /// Whether sums of this type need no rounding: they have a form of their own.
 fn exact_as_it_is(d: DType) -> bool {
     matches!(
@@ -68,6 +71,39 @@ impl<'a> Lower<'a> {
         if let Some(f) = self.map.fragment {
             return self.multiply(f, acc, (a, b), over);
         }
+        // What lies over the threads of the result is gone through whole by each of them.
+        let before = self.axes.clone();
+        for &x in over {
+            if self.schedule.sums_whole(self.kernel, acc, x) {
+                self.gone_through_whole(x, [a, b].iter().all(|t| self.zeroed.contains(t)));
+            }
+        }
+        let done = self.multiply_and_add(acc, a, b, over);
+        self.axes = before;
+        done
+    }
+
+    /// Lets the thread go over all positions of an axis, neighbours together; over those that do not exist too,
+    /// where these are 0 (`zeroed`).
+    fn gone_through_whole(&mut self, x: AxisId, zeroed: bool) {
+        let zero = self.b.int(0);
+        let axis = &mut self.axes[x as usize];
+        axis.spread.count = 1;
+        axis.spread.each = WHOLE_EACH;
+        axis.thread = zero;
+        if let (true, Some(n)) = (zeroed, axis.bound) {
+            axis.full = true;
+            axis.len = self.b.int(n);
+        }
+    }
+
+    fn multiply_and_add(
+        &mut self,
+        acc: TileId,
+        a: TileId,
+        b: TileId,
+        over: &[AxisId],
+    ) -> Result<()> {
         let tile = |t: TileId| &self.kernel.tiles[t as usize];
         let (dtype, axes) = (tile(acc).dtype, tile(acc).axes.clone());
         let types = (tile(a).dtype, tile(b).dtype);
@@ -131,7 +167,7 @@ impl<'a> Lower<'a> {
                     here.slot[i] = k.slot[i];
                     here.valid[i] = k.valid[i];
                 }
-                here.run = at.run.or(k.run);
+                here.runs.extend(&k.runs);
                 let sum = l.b.get(*part);
                 let sum = product(l, &here, sum)?;
                 l.b.set(*part, sum);

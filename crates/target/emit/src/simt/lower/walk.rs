@@ -62,7 +62,7 @@ impl Lower<'_> {
             return self.walk_loop(a, rest, unrolled, guard, at, f);
         }
         // Neighbours of a thread of which all or none exist are gone through together.
-        let wide = self.neighbours(a, bound);
+        let wide = self.neighbours(a, bound, guard);
         for slot in (0..own).step_by(wide as usize) {
             let part = slot / each * (count * each) + slot % each;
             let last = part + (count - 1) * each;
@@ -94,16 +94,17 @@ impl Lower<'_> {
                 }
             };
             self.guarded(skip, |l| {
-                l.walk_neighbours((a, wide), rest, (unrolled, guard), next, f)
+                l.walk_neighbours((a, wide, p), rest, (unrolled, guard), next, f)
             })?;
         }
         Ok(())
     }
 
-    /// [`Lower::walk`] along `rest` at `wide` neighbours along an axis, of which `first` is the first.
+    /// [`Lower::walk`] along `rest` at `wide` neighbours along an axis, of which `first` is the first: position `p`
+    /// of the piece, or what stands for it.
     fn walk_neighbours(
         &mut self,
-        (a, wide): (AxisId, i64),
+        (a, wide, p): (AxisId, i64, Reg),
         rest: &[AxisId],
         (unrolled, guard): (&BTreeSet<AxisId>, Guard),
         first: At,
@@ -119,7 +120,12 @@ impl Lower<'_> {
             let by = self.b.int(number);
             next.coord[i] = self.b.add(start.0, by);
             next.slot[i] = first.slot[i].map(|s| s + number);
-            next.run = Some(Run {
+            if number > 0 && first.valid[i].is_some() && !self.whole(a, wide) {
+                let own = self.b.add(p, by);
+                let len = self.axes[i].len;
+                next.valid[i] = Some(self.b.compare(Compare::Lt, own, len));
+            }
+            next.runs.push(Run {
                 axis: a,
                 number,
                 of: wide,
@@ -131,16 +137,21 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// How many neighbours along an axis a thread has of which all or none exist, and which may be touched at
-    /// once; `bound` is the number of positions of a piece.
-    fn neighbours(&self, a: AxisId, bound: i64) -> i64 {
-        let each = i64::from(self.axis(a).spread.each);
+    /// Whether of so many neighbours along an axis all or none exist.
+    fn whole(&self, a: AxisId, wide: i64) -> bool {
         let extent = &self.kernel.axes[a as usize].extent;
-        let whole = |n: &i64| {
-            let some = Dim::Known(*n);
-            each % n == 0 && bound % n == 0 && extent.exact_div(&some).is_some()
+        self.axis(a).full || extent.exact_div(&Dim::Known(wide)).is_some()
+    }
+
+    /// How many neighbours along an axis a thread has that may be touched at once, and of which none is left out
+    /// alone; `bound` is the number of positions of a piece.
+    fn neighbours(&self, a: AxisId, bound: i64, guard: Guard) -> i64 {
+        let each = i64::from(self.axis(a).spread.each);
+        let fits = |n: &i64| {
+            let together = guard != Guard::Skip || self.whole(a, *n);
+            each % n == 0 && bound % n == 0 && together
         };
-        NEIGHBOURS.into_iter().find(whole).unwrap_or(1)
+        NEIGHBOURS.into_iter().find(fits).unwrap_or(1)
     }
 
     /// [`Lower::walk`] along the axes of a group. What may not exist is not left out: it would be jumped over
@@ -169,8 +180,8 @@ impl Lower<'_> {
             .collect();
         for slot in 0..self.groups[group].slots {
             let mut next = self.slot(group, slot, at);
-            if let Some(run) = next.run.as_mut().filter(|_| !rest.is_empty()) {
-                run.innermost = false;
+            for run in &mut next.runs {
+                run.innermost &= rest.is_empty();
             }
             self.walk(&rest, unrolled, guard, next, f)?;
         }
@@ -220,7 +231,7 @@ impl Lower<'_> {
         let each_reg = self.b.int(each);
         let from = self.b.mul(axis.thread, each_reg);
         let round = count * each;
-        let wide = self.neighbours(a, axis.bound.unwrap_or(1));
+        let wide = self.neighbours(a, axis.bound.unwrap_or(1), Guard::Skip);
         let i = self.b.open_loop();
         let mut times = 1;
         let mut n = 0;
@@ -239,7 +250,7 @@ impl Lower<'_> {
                 next.coord[index] = self.b.add(axis.base, p);
                 next.slot[index] = None;
                 self.guarded(exists, |l| {
-                    l.walk_neighbours((a, wide), rest, (unrolled, guard), next, f)
+                    l.walk_neighbours((a, wide, p), rest, (unrolled, guard), next, f)
                 })?;
             }
             if n == 0 && self.b.is_straight() {

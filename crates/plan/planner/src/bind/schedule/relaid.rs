@@ -1,0 +1,93 @@
+//! Constant factors of products for GPUs, rewritten once at load: neighbours along rows or columns, or along
+//! what is summed, lie together, so that threads read them together.
+use super::candidate::Packed;
+use super::choose;
+use super::form::Facts;
+use super::product::Product;
+use super::renumber::ordered;
+use crate::bind::ctx::{Ctx, Space};
+use crate::bind::pack;
+use kernel::{AxisId, Kernel, OperandId, TileId};
+
+/// `kernel` with its constant factors as they are to lie, and the copies that it takes.
+pub(super) fn relaid(
+    ctx: Ctx,
+    kernel: Kernel,
+    facts: &Facts,
+) -> (Kernel, Vec<(OperandId, Packed)>) {
+    let found = match ctx.pack && ctx.sweep.is_none() {
+        true => copies(ctx, &kernel, facts),
+        false => vec![],
+    };
+    (read_from(kernel, &found), found)
+}
+
+/// `kernel` in the order of its axes that schedules are looked for in, reading `copies`.
+pub(super) fn reading(kernel: &Kernel, copies: &[(OperandId, Packed)]) -> Kernel {
+    read_from(ordered(kernel), copies)
+}
+
+fn read_from(mut kernel: Kernel, copies: &[(OperandId, Packed)]) -> Kernel {
+    for (o, copy) in copies {
+        let operand = &mut kernel.operands[*o as usize];
+        operand.access.clone_from(&copy.access);
+        operand.elements = layout::Dim::Known(copy.elements);
+    }
+    kernel
+}
+
+fn copies(ctx: Ctx, kernel: &Kernel, facts: &Facts) -> Vec<(OperandId, Packed)> {
+    let space = Space::new(ctx, kernel);
+    let Some(p) = Product::of(kernel) else {
+        return vec![];
+    };
+    let sides = [(p.a, &p.rows), (p.b, &p.columns)];
+    let found = sides.into_iter().filter_map(|(t, own)| {
+        let own = if own.is_empty() { &p.batch } else { own };
+        copy(&space, &p, (t, own), facts)
+    });
+    found.collect()
+}
+
+/// The copy of a factor with the axes `own` of its own, if it is a constant whose neighbours are neither those
+/// of its rows or columns nor those of what is summed.
+fn copy(
+    space: &Space,
+    p: &Product,
+    (t, own): (TileId, &[AxisId]),
+    facts: &Facts,
+) -> Option<(OperandId, Packed)> {
+    let operand = space.source(t)?;
+    if !(facts.constant)(operand) || !pack::fits(space, operand) {
+        return None;
+    }
+    let &lane = own.last()?;
+    let access = &space.kernel.operands[operand as usize].access;
+    let beside = |a: AxisId| {
+        let stride = access.term(a).and_then(|t| t.stride());
+        stride.is_some_and(layout::Dim::is_one)
+    };
+    if access.term(lane).is_none() || beside(lane) || p.over.last().is_some_and(|&a| beside(a)) {
+        return None;
+    }
+    let beside_lane =
+        |list: &[AxisId]| -> Vec<AxisId> { list.iter().copied().filter(|&a| a != lane).collect() };
+    let mut others = beside_lane(&p.batch);
+    if own != p.batch {
+        others.extend(beside_lane(own));
+    }
+    let mut copy = pack::pack(
+        space,
+        operand,
+        (&others, lane, &p.over),
+        space.extent(lane),
+        None,
+    )?;
+    let ctx = Ctx {
+        far: &[],
+        ..space.ctx
+    };
+    let choice = choose(ctx, &copy.kernel, &Facts::NONE, &mut vec![]).ok()?;
+    (copy.kernel, copy.schedule) = (choice.kernel, choice.schedule);
+    Some((operand, copy))
+}
