@@ -575,6 +575,100 @@ def control():
     case("loop_bags", "Loop", "", dict(rows=f(r, 10, 6), o=k(0, 3, 3, 8), **w), list(w), nodes=nodes, opset=18)
 
 
+def ranks():
+    """Loops whose carried values change their ranks, and sequences of tensors of several ranks."""
+    r = rng("ranks")
+    n, g, info = h.make_node, h.make_graph, h.make_tensor_value_info
+    k = lambda *v: np.array(v, np.int64)
+    one = lambda v: np.array(v, np.int64)
+    many = lambda name: h.make_tensor_sequence_value_info(name, T.FLOAT, None)
+    inputs = [info("i", T.INT64, []), info("c", T.BOOL, []), info("a", T.FLOAT, None)]
+    goes = [info("c2", T.BOOL, []), info("a2", T.FLOAT, None)]
+    same = n("Identity", ["c"], ["c2"])
+    def body(nodes, scanned=()):
+        return g(nodes, "body", inputs, goes + [info(s, T.FLOAT, None) for s in scanned])
+    grow = body([same, n("Unsqueeze", ["a", "ax"], ["a2"])])
+    w = dict(ax=k(0), yes=np.array(True), no=np.array(False), t0=one(0), t1=one(1), t3=one(3))
+    x = f(r, 2, 3)
+    def loop(name, trip, first, body, outs=1, **late):
+        """The carried value is the first output, doubled."""
+        nodes = [n("Loop", [trip, first, "x"], ["l"] + [f"y{j}" for j in range(1, outs)], body=body), n("Add", ["l", "l"], ["y0"])]
+        case(name, "Loop", "", dict(x=x) | late | w, list(w), nodes=nodes, outputs=outs, dims=dict(x=["n", 3]))
+    # The number of rounds is a constant, comes with the request, or the carried value's elements decide it.
+    loop("loop_ranks_3", "t3", "", grow)
+    loop("loop_ranks_none", "t0", "", grow)
+    loop("loop_ranks_false", "t3", "no", grow)
+    for t in [-1, 0, 1, 4]:
+        loop(f"loop_ranks_trip_{t}", "t", "", grow, t=one(t))
+    for c in [0, 1]:
+        loop(f"loop_ranks_first_{c}", "t3", "go", grow, go=np.array(bool(c)))
+    until = body([n("Add", ["a", "step"], ["b"]), n("ReduceMax", ["b"], ["m"], keepdims=0), n("Less", ["m", "limit"], ["c2"]), n("Unsqueeze", ["b", "ax"], ["a2"])])
+    for limit in [0, 6, 9]:
+        loop(f"loop_ranks_until_{limit}", "", "yes", until, step=np.array(2.5, np.float32), limit=np.array(limit, np.float32))
+    loop("loop_ranks_until_at_most", "t", "", until, step=np.array(2.5, np.float32), limit=np.array(99, np.float32), t=one(2))
+    # The request's sizes tell it.
+    nodes = [n("Shape", ["x"], ["s"], start=0, end=1), n("Squeeze", ["s"], ["t"]), n("Loop", ["t", "", "x"], ["l"], body=grow), n("Relu", ["l"], ["y0"])]
+    case("loop_ranks_shape", "Loop", "", dict(x=x) | w, list(w), nodes=nodes, dims=dict(x=["n", 3]))
+    # What is squeezed cannot be once more.
+    drop = body([same, n("Squeeze", ["a", "ax"], ["a2"])])
+    nodes = [n("Loop", ["t3", "", "x"], ["y0"], body=drop)]
+    case("loop_ranks_squeeze", "Loop", "", dict(x=f(r, 1, 1, 1, 5)) | w, list(w), nodes=nodes, dims=dict(x=[1, 1, 1, "n"]))
+    # The first round alone changes the rank; the rounds count on, and what they stack is one.
+    once = body([same, n("ReduceSum", ["a", "ax"], ["s"], keepdims=0), n("Cast", ["i"], ["fi"], to=T.FLOAT), n("Add", ["x", "fi"], ["b"]), n("Add", ["b", "s"], ["a2"]),
+                 n("ReduceSum", ["s"], ["m"], keepdims=0), n("Add", ["fi", "m"], ["z"])], ["z"])
+    for t in [1, 5]:
+        nodes = [n("Loop", ["t", "", "v"], ["y0", "y1"], body=once)]
+        case(f"loop_ranks_once_{t}", "Loop", "", dict(x=x, v=f(r, 2, 2, 3), t=one(t)) | w, list(w), nodes=nodes, outputs=2)
+    nodes = [n("Loop", ["t3", "", "x"], ["y0", "y1"], body=body([same, n("Unsqueeze", ["a", "ax"], ["a2"]), n("ReduceSum", ["a"], ["z"], keepdims=0)], ["z"]))]
+    case("loop_ranks_stacked", "Loop", "", dict(x=x) | w, list(w), nodes=nodes, outputs=2, dims=dict(x=["n", 3]))
+    nodes = [n("Loop", ["t", "", "x"], ["y0", "y1"], body=body([same, n("Unsqueeze", ["a", "ax"], ["a2"]), n("ReduceSum", ["a"], ["z"], keepdims=0)], ["z"]))]
+    for t in [0, 2]:
+        case(f"loop_ranks_stacked_{t}", "Loop", "", dict(x=x, t=one(t)) | w, list(w), nodes=nodes, outputs=2, dims=dict(x=["n", 3]))
+    # A loop in a loop's body.
+    inner = n("Loop", ["t1", "", "a"], ["a2"], body=g([n("Identity", ["d"], ["d2"]), n("Unsqueeze", ["e", "ax"], ["e2"])], "inner", [info("j", T.INT64, []), info("d", T.BOOL, []), info("e", T.FLOAT, None)], [info("d2", T.BOOL, []), info("e2", T.FLOAT, None)]))
+    loop("loop_ranks_nested", "t", "", body([same, inner]), t=one(2))
+
+    w = dict(i0=one(0), i1=one(1), m1=one(-1), ax=k(0))
+    def sequence(name, nodes, outs=1, **late):
+        i = dict(x=x, v=f(r, 3), b=f(r, 2, 2, 3)) | late | w
+        case(name, "SequenceAt", "", i, list(w), nodes=nodes, outputs=outs, dims=dict(x=["n", 3], b=["n", 2, 3]))
+    three = n("SequenceConstruct", ["x", "v", "b"], ["s"])
+    def at(index, of="s"):
+        return [n("SequenceAt", [of, index], ["p"]), n("Relu", ["p"], ["y0"])]
+    for name, index in [("first", "i0"), ("second", "i1"), ("last", "m1")]:
+        sequence(f"sequence_ranks_{name}", [three] + at(index))
+    for index in [0, 1, 2, -3]:
+        sequence(f"sequence_ranks_at_{index}", [three] + at("at"), at=one(index))
+    changed = [three, n("SequenceInsert", ["s", "v", "i0"], ["s2"]), n("SequenceErase", ["s2", "i1"], ["s3"])]
+    sequence("sequence_ranks_changed", changed + at("m1", "s3"))
+    sequence("sequence_ranks_changed_at", changed + at("at", "s3"), at=one(0))
+    for index in [0, 2]:
+        sequence(f"sequence_ranks_insert_{index}", [three, n("SequenceInsert", ["s", "x", "at"], ["s2"])] + at("i1", "s2"), at=one(index))
+    for index in [0, -1]:
+        sequence(f"sequence_ranks_split_{index}", [n("SplitToSequence", ["x"], ["s"], axis=1, keepdims=0), n("SequenceInsert", ["s", "b"], ["s2"])] + at("at", "s2"), at=one(index))
+    sequence("sequence_ranks_length", [three, n("SequenceLength", ["s"], ["y0"])])
+    # Nothing in the model says what rank the joined have.
+    empty = n("SequenceEmpty", [], ["none"])
+    fill = n("Loop", ["t", "", "none"], ["s"], body=g([n("Identity", ["c"], ["c2"]), n("If", ["big"], ["z"], then_branch=g([n("Unsqueeze", ["x", "ax"], ["z1"])], "t", [], [info("z1", T.FLOAT, None)]), else_branch=g([n("Identity", ["v"], ["z2"])], "e", [], [info("z2", T.FLOAT, None)])),
+             n("SequenceInsert", ["a", "z"], ["a2"])], "body", [info("i", T.INT64, []), info("c", T.BOOL, []), many("a")], [info("c2", T.BOOL, []), many("a2")]))
+    for big in [0, 1]:
+        sequence(f"sequence_ranks_filled_{big}", [empty, fill, n("ConcatFromSequence", ["s"], ["p"], axis=0), n("Relu", ["p"], ["y0"])], t=one(3), big=np.array(bool(big)))
+    # A loop over the items of a sequence, which puts each in front of what it has.
+    take = n("Loop", ["len", "", "v"], ["y0"], body=g([n("Identity", ["c"], ["c2"]), n("Unsqueeze", ["a", "ax"], ["u"]), n("SequenceAt", ["s", "i"], ["q"]), n("Mul", ["u", "q"], ["a2"])], "body", inputs, goes))
+    each = n("Loop", ["len", "", "i0"], ["y0", "y1"], body=g([n("Identity", ["c"], ["c2"]), n("SequenceAt", ["s", "i"], ["q"]), n("Size", ["q"], ["k"]), n("Add", ["a", "k"], ["a2"]), n("ReduceMax", ["q"], ["z"], keepdims=0)], "body",
+             [info("i", T.INT64, []), info("c", T.BOOL, []), info("a", T.INT64, [])], [info("c2", T.BOOL, []), info("a2", T.INT64, []), info("z", T.FLOAT, [])]))
+    sequence("sequence_ranks_each", [three, n("SequenceLength", ["s"], ["len"]), each], 2)
+    twice = n("SequenceMap", ["s", "x"], ["d"], body=g([n("Add", ["q", "q"], ["q2"]), n("ReduceSum", ["w"], ["ws"], keepdims=0), n("Mul", ["q2", "ws"], ["q3"])], "body", [info("q", T.FLOAT, None), info("w", T.FLOAT, None)], [info("q3", T.FLOAT, None)]))
+    sequence("sequence_ranks_map", [three, twice] + at("m1", "d"))
+    sequence("sequence_ranks_map_at", [three, twice] + at("at", "d"), at=one(1))
+    turn = n("If", ["even"], ["q"], then_branch=g([n("Unsqueeze", ["x", "ax"], ["q1"])], "t", [], [info("q1", T.FLOAT, None)]), else_branch=g([n("Identity", ["v"], ["q2"])], "e", [], [info("q2", T.FLOAT, None)]))
+    turns = n("Loop", ["len", "", "i0"], ["y0"], body=g([n("Identity", ["c"], ["c2"]), n("Mod", ["i", "two"], ["odd"]), n("Equal", ["odd", "at"], ["even"]), turn, n("Size", ["q"], ["k"]), n("Add", ["a", "k"], ["a2"])], "body",
+             [info("i", T.INT64, []), info("c", T.BOOL, []), info("a", T.INT64, [])], [info("c2", T.BOOL, []), info("a2", T.INT64, [])]))
+    w["two"] = one(2)
+    sequence("sequence_ranks_turns", [three, n("SequenceLength", ["s"], ["len"]), turns], at=one(0))
+    sequence("sequence_ranks_loop", [n("SequenceConstruct", ["x", "v"], ["s"]), n("SequenceLength", ["s"], ["len"]), take])
+
+
 def standard():
     """Operators of the standard itself where engines have differed."""
     def ref(name, *args, **kwargs):
@@ -709,7 +803,7 @@ def half(op, **attrs):
 def main():
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
-    for part in [contrib, attention, gqa, nbits, quantised, exact, machine_learning, layers, control, standard, ends]:
+    for part in [contrib, attention, gqa, nbits, quantised, exact, machine_learning, layers, control, ranks, standard, ends]:
         part()
     total = 0
     for name, c in CASES.items():

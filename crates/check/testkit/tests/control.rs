@@ -112,3 +112,69 @@ fn what_a_loop_gathers_or_grows_counts_against_the_memory_limit() {
         run(4).unwrap();
     }
 }
+
+/// A model of the operators' cases and what it is fed, but for `late`.
+fn operator_case(name: &str, late: &str) -> (Session, Vec<(String, Tensor)>) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/operators");
+    let path = path.join(name);
+    let arrays = data::read_npz(path.with_extension("npz")).expect("the case is whole");
+    let inputs = arrays.into_iter().filter_map(|(k, t)| {
+        let k = k.strip_prefix("in:")?;
+        (k != late).then(|| (k.to_string(), t))
+    });
+    let session = Session::builder()
+        .with_threads(1)
+        .commit_from_file(path.with_extension("onnx"))
+        .expect("it loads");
+    (session, inputs.collect())
+}
+
+/// The shape of what a request with the number `late` gives, or its error.
+fn with_number(
+    (session, inputs): &(Session, Vec<(String, Tensor)>),
+    late: &str,
+    n: i64,
+) -> Result<Vec<usize>, String> {
+    let n = Tensor::from_i64(&[], &[n]).expect("a number");
+    let mut named: Vec<(&str, &Tensor)> = inputs.iter().map(|(k, t)| (k.as_str(), t)).collect();
+    named.push((late, &n));
+    let outs = session.run(&named).map_err(|e| e.to_string())?;
+    Ok(outs["y0"].shape().to_vec())
+}
+
+#[test]
+fn requests_of_one_session_run_loops_of_other_ranks() {
+    let case = operator_case("loop_ranks_trip_1", "t");
+    let run = |n: i64| with_number(&case, "t", n);
+    let ranked = |n: usize| [vec![1; n], vec![2, 3]].concat();
+    for n in [3, 0, 1, 20, 3, 0] {
+        assert_eq!(run(n), Ok(ranked(n as usize)), "{n} rounds");
+    }
+    // More rounds than a request is planned anew for.
+    let e = run(50).expect_err("no request has so many programs");
+    assert!(
+        e.contains("node 'l'") && e.contains("carried value 0") && e.contains("option 'taken'"),
+        "{e}"
+    );
+    assert_eq!(run(1), Ok(ranked(1)));
+}
+
+#[test]
+fn requests_of_one_session_take_items_of_other_ranks() {
+    let case = operator_case("sequence_ranks_at_0", "at");
+    let run = |n: i64| with_number(&case, "at", n);
+    for (at, want) in [
+        (2, vec![2, 2, 3]),
+        (1, vec![3]),
+        (-3, vec![2, 3]),
+        (2, vec![2, 2, 3]),
+    ] {
+        assert_eq!(run(at), Ok(want), "item {at}");
+    }
+    let e = run(3).expect_err("there are three");
+    assert!(
+        e.contains("position 3 is outside a sequence of 3 items"),
+        "{e}"
+    );
+    assert_eq!(run(1), Ok(vec![3]));
+}

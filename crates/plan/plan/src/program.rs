@@ -294,12 +294,13 @@ pub struct Program {
 pub struct Refusal {
     /// The reason.
     pub why: String,
-    /// Where it stands for a branch: the node, and whether its condition holds in that branch.
-    pub branch: Option<(String, bool)>,
+    /// Where it stands for what a request takes and the program is not made for: the node, and what is taken there
+    /// (for a branch 1 where its condition holds, for a loop its rounds).
+    pub taken: Option<(String, i64)>,
 }
 
 /// Name of the host operator that stands for what could not be lowered for all sizes: attributes
-/// `why` and, for a branch, `node` and `taken`.
+/// `why` and, for what a request takes, `node` and `taken`.
 pub const REFUSE: &str = "Refuse";
 
 impl Program {
@@ -328,12 +329,12 @@ impl Program {
             _ => None,
         };
         let taken = match attrs.get("taken") {
-            Some(Attr::Int(n)) => Some(*n != 0),
+            Some(Attr::Int(n)) => Some(*n),
             _ => None,
         };
         Some(Refusal {
             why: text("why").unwrap_or_default(),
-            branch: text("node").zip(taken),
+            taken: text("node").zip(taken),
         })
     }
 

@@ -126,13 +126,13 @@ pub enum RunError {
         /// The other for these inputs.
         other: i64,
     },
-    /// A branch is taken whose values have other ranks than the rest of the program is made for.
+    /// What a node takes gives values of other ranks than the rest of the program is made for.
     #[error("node '{node}': {why}")]
-    Branch {
+    Ranks {
         /// Model node.
         node: String,
-        /// Whether its condition holds.
-        taken: bool,
+        /// What it takes, as [`crate::Bound::taken`] says it.
+        taken: i64,
         /// Reason.
         why: String,
     },
@@ -163,8 +163,8 @@ pub enum RunError {
 
 impl From<plan::Refusal> for RunError {
     fn from(r: plan::Refusal) -> RunError {
-        match r.branch {
-            Some((node, taken)) => RunError::Branch {
+        match r.taken {
+            Some((node, taken)) => RunError::Ranks {
                 node,
                 taken,
                 why: r.why,
@@ -182,7 +182,7 @@ impl RunError {
             RunError::Shape { .. }
                 | RunError::Dim { .. }
                 | RunError::Assumed { .. }
-                | RunError::Branch { .. }
+                | RunError::Ranks { .. }
                 | RunError::Unsized(_)
                 | RunError::Sizes(_)
                 | RunError::Plan(_)

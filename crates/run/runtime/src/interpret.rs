@@ -592,29 +592,40 @@ fn host(
     let refs: Vec<Option<&Tensor>> = tensors.iter().map(|t| t.as_deref()).collect();
     let outs = ctx.engine.device().run_host(op, &refs)?;
     for (&v, t) in outputs.iter().zip(&outs) {
-        fits(program, v, t, &item.name)?;
+        fits(program, v, t, item)?;
     }
     let outs = outs.into_iter().map(Value::from).collect();
     keep(ctx, &item.name, slots, outputs, outs)
 }
 
 /// What a host operator gave must have the type and rank that the steps behind it were planned for.
-fn fits(program: &Program, v: ValueIx, t: &Tensor, node: &str) -> Result<(), RunError> {
+fn fits(program: &Program, v: ValueIx, t: &Tensor, item: &Item) -> Result<(), RunError> {
     let want = program.value(v);
+    let rank = t.shape().len();
     let known = want.shape.iter().zip(t.shape());
     let same = t.dtype() == want.dtype
-        && t.shape().len() == want.shape.len()
+        && rank == want.shape.len()
         && known
             .filter_map(|(d, n)| Some((d.known()?, *n as i64)))
             .all(|(d, n)| d == n);
     if same {
         return Ok(());
     }
-    Err(RunError::Control {
-        node: node.into(),
-        why: format!(
-            "it gave {t:?} where the model was planned for {}{:?}; give inputs of the types and sizes that the model states",
-            want.dtype, want.shape
-        ),
+    let why = format!(
+        "it gave {t:?} where the model was planned for {}{:?}; give inputs of the types and sizes that the model states",
+        want.dtype, want.shape
+    );
+    // The rank may be one that the import has guessed.
+    let node = item.nodes.first().filter(|_| rank != want.shape.len());
+    Err(match node {
+        Some(node) => RunError::Ranks {
+            node: node.clone(),
+            taken: rank as i64,
+            why,
+        },
+        None => RunError::Control {
+            node: item.name.clone(),
+            why,
+        },
     })
 }

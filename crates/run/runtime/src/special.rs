@@ -27,8 +27,9 @@ pub struct Bound {
     pub dims: BTreeMap<Sym, i64>,
     /// Shapes of all inputs in the model's order, where they are bound as a whole.
     pub shapes: Option<Vec<Vec<usize>>>,
-    /// Which branch is taken, by the node's name, where branches give values of different ranks.
-    pub taken: BTreeMap<String, bool>,
+    /// By a node's name, what decides the ranks of its values: for a branch 1 where its condition holds and else 0,
+    /// for a loop its rounds, for what a node takes out of a sequence its rank.
+    pub taken: BTreeMap<String, i64>,
 }
 
 /// Makes programs of a session's model for sizes that its program does not hold for.
@@ -71,7 +72,7 @@ impl Special {
     /// Whether a request that failed with `e` on `program` may be right for one with more bound.
     pub fn may_help(&self, program: &Program, e: &RunError) -> bool {
         let open = |s: &plan::ProgramSymbol| matches!(s.origin, SymbolOrigin::Input { .. });
-        let bindable = matches!(e, RunError::Branch { .. }) || program.symbols.iter().any(open);
+        let bindable = matches!(e, RunError::Ranks { .. }) || program.symbols.iter().any(open);
         self.maker.is_some() && e.is_of_sizes() && bindable
     }
 
@@ -140,7 +141,7 @@ impl Bound {
     /// Binds what failed with `e`; false where all of it is bound already.
     fn grow(&mut self, e: &RunError, program: &Program, shapes: &[Vec<usize>]) -> bool {
         match e {
-            RunError::Branch { node, taken, .. }
+            RunError::Ranks { node, taken, .. }
                 if self.taken.insert(node.clone(), *taken) != Some(*taken) =>
             {
                 return true;

@@ -32,10 +32,11 @@ pub struct ModelOptions {
     pub fuel: Option<usize>,
     /// In what type f32 products are computed; anything but f32 has to be asked for.
     pub precision: Precision,
-    /// For an If, by its node's name, whose branches give values of different ranks: whether the
-    /// model is planned for the first branch or the second. A request that takes the other is planned
-    /// for that.
-    pub taken: BTreeMap<String, bool>,
+    /// By a node's name, what the ranks of its values depend on and the model is planned for: for an If
+    /// 1 for the first branch and 0 for the second, for a Loop how many rounds run, for an operator that
+    /// takes a tensor out of a sequence or an optional value its rank. A request that takes another is
+    /// planned for that.
+    pub taken: BTreeMap<String, i64>,
     /// Kernels of one's own for operators: their texts by domain (empty: ONNX's own) and name.
     pub kernels: BTreeMap<(String, String), String>,
 }

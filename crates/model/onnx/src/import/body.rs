@@ -1,7 +1,7 @@
 //! Functions, inlined branches and bodies that stay graphs of their own.
 use super::ctx::{Call, Scope};
 use super::{Ctx, Item, Kind, Lowered, NodeView};
-use crate::proto::{Function, Graph};
+use crate::proto::{Function, Graph, ValueInfo};
 use ::graph::{Op, ValueId, View};
 use layout::{DType, Dim};
 use std::collections::BTreeMap;
@@ -13,6 +13,8 @@ pub(crate) struct BodyInput {
     pub ints: Option<Vec<Dim>>,
     /// What a held value holds.
     pub kind: Option<Kind>,
+    /// What the body sees added to it.
+    pub plus: i64,
 }
 
 impl<'m> Ctx<'m> {
@@ -88,6 +90,50 @@ impl<'m> Ctx<'m> {
         Ok(())
     }
 
+    /// Lowers a body in place of its node, on these values; gives its outputs, or nothing when one depends on an
+    /// unsupported node. `prefix` tells its nodes from those of other rounds.
+    pub fn inline_body(
+        &mut self,
+        g: &'m Graph,
+        prefix: String,
+        inputs: &[ValueId],
+    ) -> Lowered<Option<Vec<ValueId>>> {
+        let mut scope = self.scope_of(g, prefix)?;
+        for (f, &v) in Ctx::formals(g, inputs.len())?.iter().zip(inputs) {
+            scope.values.insert(&f.name, Item::Value(v));
+        }
+        let outs = self.inlined(g, scope)?;
+        let value = |item| match item {
+            Item::Value(v) => Some(v),
+            Item::Poisoned => None,
+        };
+        Ok(outs.into_iter().map(value).collect())
+    }
+
+    /// Lowers a graph where it stands.
+    fn inlined(&mut self, g: &'m Graph, scope: Scope<'m>) -> Lowered<Vec<Item>> {
+        self.frame().scopes.push(scope);
+        let outs = self
+            .nodes(&g.nodes)
+            .and_then(|()| self.results(g.outputs.iter().map(|o| o.name.as_str())));
+        self.frame().scopes.pop();
+        outs
+    }
+
+    /// The inputs of a body to which `count` values are fed.
+    fn formals(g: &'m Graph, count: usize) -> Lowered<Vec<&'m ValueInfo>> {
+        let formals = Ctx::real_inputs(g);
+        match formals.len() == count {
+            true => Ok(formals),
+            false => Err(format!(
+                "the body '{}' has {} inputs, {count} are fed",
+                g.name,
+                formals.len()
+            )
+            .into()),
+        }
+    }
+
     /// Lowers a branch in place of its node.
     pub fn inline_branch(&mut self, n: &NodeView<'m>, g: &'m Graph) -> Lowered {
         if g.outputs.len() < n.outputs.len() {
@@ -104,12 +150,8 @@ impl<'m> Ctx<'m> {
                 scope.rename.insert(&o.name, n.name(i));
             }
         }
-        self.frame().scopes.push(scope);
-        let outs = self
-            .nodes(&g.nodes)
-            .and_then(|()| self.results(g.outputs.iter().map(|o| o.name.as_str())));
-        self.frame().scopes.pop();
-        self.finish_inlined(n, outs?)
+        let outs = self.inlined(g, scope)?;
+        self.finish_inlined(n, outs)
     }
 
     /// Begins a body: its own inputs first, then `captured` outer values. Lowers its nodes; gives
@@ -121,26 +163,11 @@ impl<'m> Ctx<'m> {
         inputs: &[BodyInput],
         captured: &[ValueId],
     ) -> Lowered<Option<Vec<ValueId>>> {
-        let mut scope = self.scope_of(g, String::new())?;
-        let formals = Ctx::real_inputs(g);
-        if formals.len() != inputs.len() {
-            return Err(format!(
-                "the body '{}' has {} inputs, {} are fed",
-                g.name,
-                formals.len(),
-                inputs.len()
-            )
-            .into());
-        }
-        scope.prefix = String::new();
+        let scope = self.scope_of(g, String::new())?;
+        let formals = Ctx::formals(g, inputs.len())?;
         self.push_frame(&format!("{}/{}", n.origin.name, g.name), scope);
         for (f, i) in formals.iter().zip(inputs) {
-            let v = self
-                .b()
-                .input_with_ints(&f.name, i.dtype, i.shape.clone(), i.ints.clone());
-            if let Some(k) = &i.kind {
-                self.set_kind(v, k.clone());
-            }
+            let v = self.body_input(n, &f.name, i)?;
             self.bind(&f.name, Item::Value(v));
         }
         let at = self.frames.len() - 1;
@@ -157,6 +184,23 @@ impl<'m> Ctx<'m> {
             }
         }
         Ok(Some(outs))
+    }
+
+    /// Adds an input of the innermost body.
+    pub fn body_input(&mut self, n: &NodeView<'m>, name: &str, i: &BodyInput) -> Lowered<ValueId> {
+        let v = self
+            .b()
+            .input_with_ints(name, i.dtype, i.shape.clone(), i.ints.clone());
+        if let Some(k) = &i.kind {
+            self.set_kind(v, k.clone());
+        }
+        match i.plus {
+            0 => Ok(v),
+            plus => self.map(n, format!("{name}.from{plus}"), &[v], |e, a| {
+                let plus = e.int(plus, i.dtype);
+                e.add(a[0], plus)
+            }),
+        }
     }
 
     /// Ends the innermost body.

@@ -97,22 +97,33 @@ pub(crate) struct Ctx<'m> {
     /// What each name stood for before a node got it, so that a body can be lowered again.
     named: Vec<(String, Option<usize>)>,
     nodes: usize,
-    /// Nodes lowered, those of bodies that were lowered again each time.
-    lowered: usize,
+    /// Nodes lowered, those that were lowered again each time.
+    pub(super) lowered: usize,
     depth: usize,
-    /// What branches with outputs of different ranks are taken for.
+    /// What nodes whose values may have several ranks are taken for.
     pub ranks: Ranks,
-    /// Which branch of an If by its node's name the rest of the model is made for.
-    pub taken: BTreeMap<String, bool>,
+    /// What the rest of the model is made for, by node ([`super::ImportOptions::taken`]).
+    pub taken: BTreeMap<String, i64>,
 }
 
-/// A value has one rank, also where branches disagree.
+/// A value has one rank, also where the request decides it: one is guessed, and where the rest of the model does not
+/// fit that, the next.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ranks {
-    /// Some branches disagree.
-    pub differ: bool,
-    /// The higher rank is what the rest of the model is lowered for, not the lower one.
-    pub higher: bool,
+    /// Which of its ranks, from the lowest on, every such node is lowered for; the last where it has no more.
+    pub guess: usize,
+    /// Some node has more.
+    pub more: bool,
+    /// Nodes whose ranks were guessed, or told by the caller.
+    pub guessed: usize,
+}
+
+impl Ranks {
+    /// Which of a node's `count` possible ranks is guessed.
+    pub fn guess(&mut self, count: usize) -> usize {
+        self.more |= self.guess + 1 < count;
+        self.guess.min(count.saturating_sub(1))
+    }
 }
 
 impl<'m> Ctx<'m> {
@@ -203,6 +214,12 @@ impl<'m> Ctx<'m> {
     /// Known contents that are numbers.
     pub fn const_ints(&self, v: ValueId) -> Option<Vec<i64>> {
         self.ints(v)?.iter().map(Dim::known).collect()
+    }
+
+    /// The only element of an integer value, where it is a known number.
+    pub fn const_int(&self, v: ValueId) -> Option<i64> {
+        let [k] = <[i64; 1]>::try_from(self.const_ints(v)?).ok()?;
+        Some(k)
     }
 
     /// The value's name.
@@ -483,6 +500,12 @@ impl<'m> Ctx<'m> {
         }
     }
 
+    /// What the caller says that `n` takes, where the ranks of its values depend on that.
+    pub fn told(&mut self, n: &NodeView<'m>) -> Option<i64> {
+        self.ranks.guessed += 1;
+        self.taken.get(&n.origin.name).copied()
+    }
+
     /// Notes that the graph at hand is the model only where `extent` is `must_be`.
     pub fn assume(&mut self, n: &NodeView<'m>, extent: &Dim, must_be: &Dim) {
         self.b().assume(&n.origin.name, extent, must_be);
@@ -584,6 +607,7 @@ impl<'m> Ctx<'m> {
 
     /// Lowers nodes in order.
     pub fn nodes(&mut self, nodes: &'m [Node]) -> Lowered {
+        let frames = self.frames.len();
         for node in nodes {
             self.nodes += 1;
             self.lowered += 1;
@@ -598,6 +622,8 @@ impl<'m> Ctx<'m> {
             match result {
                 Ok(()) => {}
                 Err(LowerError::Unsupported(remedy)) => {
+                    // A body that it had begun is given up with it.
+                    self.frames.truncate(frames);
                     self.unsupported.push(UnsupportedNode {
                         node: origin.name,
                         operator: node.op_type.clone(),

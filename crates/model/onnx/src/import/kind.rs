@@ -13,8 +13,12 @@ pub(crate) enum Kind {
         dtype: DType,
         shape: Option<Vec<Option<Dim>>>,
     },
-    /// A sequence of such items; `empty` while none was put in, so that the shape is still open.
-    Seq { items: Box<Kind>, empty: bool },
+    /// A sequence of such items. `each`: what every single one is, where their number is known; of an
+    /// empty one `items` tells no more than the type that it was made for.
+    Seq {
+        items: Box<Kind>,
+        each: Option<Vec<Kind>>,
+    },
     /// A value or none.
     Opt(Box<Kind>),
     /// A map of keys to numbers.
@@ -22,6 +26,9 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// Longest sequence whose items are told apart.
+    pub const MAX_ITEMS: usize = 64;
+
     /// A tensor of known shape.
     pub fn tensor(dtype: DType, shape: &[Dim]) -> Kind {
         Kind::Tensor {
@@ -34,7 +41,23 @@ impl Kind {
     pub fn seq(items: Kind) -> Kind {
         Kind::Seq {
             items: Box::new(items),
-            empty: false,
+            each: None,
+        }
+    }
+
+    /// A sequence of these items and no others, told apart where they are few.
+    pub fn seq_of(items: Kind, each: Vec<Kind>) -> Kind {
+        Kind::Seq {
+            items: Box::new(items),
+            each: Some(each).filter(|e| e.len() <= Kind::MAX_ITEMS),
+        }
+    }
+
+    /// Rank of a tensor, where it is known.
+    pub fn rank(&self) -> Option<usize> {
+        match self {
+            Kind::Tensor { shape, .. } => shape.as_ref().map(Vec::len),
+            _ => None,
         }
     }
 
@@ -57,11 +80,22 @@ impl Kind {
                     },
                 }
             }
-            (Kind::Seq { items: a, empty: x }, Kind::Seq { items: b, empty: y }) => match (x, y) {
-                (true, _) => other.clone(),
-                (_, true) => self.clone(),
-                _ => Kind::seq(a.join(b)?),
-            },
+            (Kind::Seq { items: a, each: x }, Kind::Seq { items: b, each: y }) => {
+                let none = |each: &Option<Vec<Kind>>| each.as_ref().is_some_and(Vec::is_empty);
+                let items = match (none(x), none(y)) {
+                    (true, _) => b.clone(),
+                    (_, true) => a.clone(),
+                    _ => Box::new(a.join(b)?),
+                };
+                let each = match (x, y) {
+                    (Some(x), Some(y)) if x.len() == y.len() => {
+                        let pairs = x.iter().zip(y);
+                        Some(pairs.map(|(a, b)| a.join(b)).collect::<Lowered<_>>()?)
+                    }
+                    _ => None,
+                };
+                Kind::Seq { items, each }
+            }
             (Kind::Opt(a), Kind::Opt(b)) => Kind::Opt(Box::new(a.join(b)?)),
             // A value stands for an optional one that is there.
             (Kind::Opt(a), b) | (b, Kind::Opt(a)) => Kind::Opt(Box::new(a.join(b)?)),
@@ -81,9 +115,9 @@ impl Kind {
                     .as_ref()
                     .map(|s| s.iter().map(|d| d.clone().filter(|d| keep(d))).collect()),
             },
-            Kind::Seq { items, empty } => Kind::Seq {
+            Kind::Seq { items, each } => Kind::Seq {
                 items: Box::new(items.known(keep)),
-                empty: *empty,
+                each: (each.as_ref()).map(|e| e.iter().map(|k| k.known(keep)).collect()),
             },
             Kind::Opt(k) => Kind::Opt(Box::new(k.known(keep))),
             Kind::Map { .. } => self.clone(),

@@ -26,10 +26,11 @@ pub struct ImportOptions {
     pub given: BTreeSet<String>,
     /// Operators that the caller brings.
     pub customs: CustomOps,
-    /// For an If, by its node's name, whose branches give values of different ranks: whether the
-    /// rest of the model is made for the first branch or the second. Where nothing is said it is
-    /// made for the lower rank, or the higher where that does not fit.
-    pub taken: BTreeMap<String, bool>,
+    /// By a node's name, what the ranks of its values depend on and the rest of the model is made for:
+    /// for an If 1 for the first branch and 0 for the second, for a Loop how many rounds run, for what
+    /// is taken out of a sequence or an optional value its rank. Where nothing is said it is made for
+    /// the lowest rank or the fewest rounds that the rest of the model fits.
+    pub taken: BTreeMap<String, i64>,
 }
 
 /// What is known of a model besides its graph.
@@ -121,11 +122,14 @@ fn import_once(file: &ModelFile, options: &ImportOptions) -> Result<Imported, Im
     };
     let mut c = fresh();
     let mut lowered = lower(&mut c, options);
-    if lowered.is_err() && c.ranks.differ {
-        // The rest of the model may be made for the other rank of what a branch gives.
+    let (mut guesses, mut lowered_nodes) = (c.ranks, c.lowered);
+    while lowered.is_err() && guesses.more {
+        // The rest of the model may fit other ranks of what a node gives.
         let mut other = fresh();
-        other.ranks.higher = true;
+        other.ranks.guess = guesses.guess + 1;
+        other.lowered = lowered_nodes;
         let again = lower(&mut other, options);
+        (guesses, lowered_nodes) = (other.ranks, other.lowered);
         if again.is_ok() {
             (c, lowered) = (other, again);
         }

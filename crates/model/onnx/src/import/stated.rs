@@ -1,10 +1,14 @@
 //! Types of what operators on the host hold, and what the model states of values.
 
 use super::types::narrow_name;
-use super::{Ctx, ImportError, Kind, LowerError, Lowered};
+use super::{Ctx, ImportError, Kind, LowerError, Lowered, NodeView};
 use crate::proto::{Type, ValueInfo};
 use ::graph::ValueId;
 use layout::{DType, Dim};
+use std::collections::BTreeSet;
+
+/// Largest rank that a request may decide.
+const MAX_RANK: usize = 8;
 
 impl<'m> Ctx<'m> {
     /// Kind of a value.
@@ -61,6 +65,53 @@ impl<'m> Ctx<'m> {
     pub fn set_kind(&mut self, v: ValueId, kind: Kind) {
         if self.dtype(v) == DType::Host {
             self.frame().kinds.insert(v, kind);
+        }
+    }
+
+    /// The type of what `n` takes out of a value that holds tensors of any rank: of the rank that the request is said
+    /// to give, else of one that is guessed, which running checks. `each`: what it may be, as far as that is known.
+    pub fn ranked(&mut self, n: &NodeView<'m>, kind: Kind, each: &[Kind]) -> Lowered<Kind> {
+        let Kind::Tensor { dtype, shape: None } = kind else {
+            return Ok(kind);
+        };
+        let mut ranks: BTreeSet<usize> = each.iter().filter_map(Kind::rank).collect();
+        if ranks.is_empty() {
+            ranks.extend(self.stated_rank(n));
+        }
+        if ranks.is_empty() {
+            ranks.extend(0..=MAX_RANK);
+        }
+        let rank = match self.told(n) {
+            Some(rank) => usize::try_from(rank)
+                .ok()
+                .filter(|r| *r <= MAX_RANK || ranks.contains(r)),
+            None => ranks.iter().nth(self.ranks.guess(ranks.len())).copied(),
+        };
+        let rank = rank.ok_or_else(|| {
+            LowerError::Unsupported(format!(
+                "it takes out a tensor of more than {MAX_RANK} dimensions; use fewer"
+            ))
+        })?;
+        let open = Kind::Tensor {
+            dtype,
+            shape: Some(vec![None; rank]),
+        };
+        if each.iter().any(|k| k.rank().is_none()) {
+            return Ok(open);
+        }
+        let mut fit = each.iter().filter(|k| k.rank() == Some(rank));
+        match fit.next() {
+            Some(first) => fit.try_fold(first.clone(), |a, b| a.join(b)),
+            None => Ok(open),
+        }
+    }
+
+    /// The rank that the model states for the first output of `n`.
+    fn stated_rank(&self, n: &NodeView<'m>) -> Option<usize> {
+        let scope = self.frames.last()?.scopes.last()?;
+        match &scope.stated.get(n.outputs.first()?)?.ty {
+            Some(Type::Tensor(t)) => Some(t.shape.as_ref()?.len()),
+            _ => None,
         }
     }
 

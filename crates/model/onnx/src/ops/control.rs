@@ -1,11 +1,11 @@
-//! If and Loop: a branch known at import is inlined, all others become closed graphs.
+//! If: a branch known at import is inlined, all others become closed graphs. Loops whose rounds are one graph.
 use super::{OpDef, op};
-use crate::import::{BodyInput, Ctx, ImportError, Kind, LowerError, Lowered, NodeView};
+use crate::import::{BodyInput, Ctx, ImportError, Kind, LowerError, Lowered, Mark, NodeView};
 use graph::{Op, ValueId, View};
 use layout::{DType, Dim};
 use tensor::{Attr, Attrs, Tensor};
 
-pub(crate) const OPS: &[OpDef] = &[op("If", branch), op("Loop", repeat)];
+pub(crate) const OPS: &[OpDef] = &[op("If", branch)];
 
 /// Rounds in which changing extents of carried values are found.
 const ROUNDS: usize = 6;
@@ -78,30 +78,27 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             poison(c, n);
             return Ok(());
         }
-        Tried::Invalid(why) => refuse(c, n, cond, swapped, &captured, &asked(c, &kinds_a), &why)?,
+        Tried::Invalid(why) => refuse(c, n, cond, i64::from(swapped), &captured, &asked(c, &kinds_a), &misfit(n, &why))?,
     };
     let mut kinds_b = kinds(c, &second);
     if let Some((i, a, b)) = ranks_differ(&kinds_a, &kinds_b) {
         // A value has one rank: the rest of the model is made for the branch that the caller says is
         // taken, else for the one with the lower rank, or else the other. The one that is not gives
         // an error when it is taken.
-        let why = |own, other| format!("its output {i} has rank {own}, the other branch's {other}");
-        let keep_first = match c.taken.get(&n.origin.name) {
-            Some(yes) => *yes != swapped,
-            None => {
-                c.ranks.differ = true;
-                (a < b) != c.ranks.higher
-            }
+        let why = |own, other| misfit(n, &format!("its output {i} has rank {own}, the other branch's {other}"));
+        let keep_first = match c.told(n) {
+            Some(yes) => (yes != 0) != swapped,
+            None => (a < b) == (c.ranks.guess(2) == 0),
         };
         if keep_first {
             c.drop_body();
             kinds_b = asked(c, &kinds_a);
-            second = refuse(c, n, cond, swapped, &captured, &kinds_b, &why(b, a))?;
+            second = refuse(c, n, cond, i64::from(swapped), &captured, &kinds_b, &why(b, a))?;
         } else {
             let held: Vec<ValueId> = c.frame().captures.iter().map(|x| x.0).collect();
             let Some(other) = c.frames.pop() else { return Err("a branch is lost".into()) };
             kinds_a = asked(c, &kinds_b);
-            first = refuse(c, n, cond, !swapped, &held, &kinds_a, &why(a, b))?;
+            first = refuse(c, n, cond, i64::from(!swapped), &held, &kinds_a, &why(a, b))?;
             let Some(refused) = c.frames.pop() else { return Err("a branch is lost".into()) };
             frame = refused;
             c.frames.push(other);
@@ -174,7 +171,7 @@ fn first_branch<'m>(
 }
 
 /// The condition as a scalar; a size that only the data gives is taken to be 1.
-fn one_bool<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, cond: ValueId) -> Lowered<ValueId> {
+pub(super) fn one_bool<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, cond: ValueId) -> Lowered<ValueId> {
     let s = c.shape(cond);
     if c.dtype(cond) != DType::Bool || s.iter().any(|d| d.known().is_some_and(|d| d != 1)) {
         return Err("its condition must be one bool".into());
@@ -203,13 +200,18 @@ fn name_output(e: LowerError, i: usize) -> LowerError {
     }
 }
 
-/// A body in place of the branch for a condition of `taken` that does not fit these sizes: it gives
-/// an error when it is taken. Its frame stays open.
-fn refuse<'m>(
+/// Why a branch is refused.
+fn misfit(n: &NodeView<'_>, why: &str) -> String {
+    format!("the branch of '{}' that these inputs take does not fit the sizes that the model was loaded with: {why}", n.origin.name)
+}
+
+/// A body in place of the branch that does not fit: it gives an error when it is run, and says what its node then
+/// takes. Its frame stays open.
+pub(super) fn refuse<'m>(
     c: &mut Ctx<'m>,
     n: &NodeView<'m>,
     cond: ValueId,
-    taken: bool,
+    taken: i64,
     captured: &[ValueId],
     like: &[Kind],
     why: &str,
@@ -221,14 +223,13 @@ fn refuse<'m>(
     }
     // Reading the condition keeps it from being run before it is taken.
     let cond = c.capture(at, cond)?;
-    let why = format!("the branch of '{}' that these inputs take does not fit the sizes that the model was loaded with: {why}", n.origin.name);
     let mut outs = Vec::new();
     for (i, kind) in like.iter().enumerate() {
         let (d, s) = c.outside(kind)?;
         let attrs = Attrs::from([
-            ("why".to_string(), Attr::Str(why.clone())),
+            ("why".to_string(), Attr::Str(why.into())),
             ("node".to_string(), Attr::Str(n.origin.name.clone())),
-            ("taken".to_string(), Attr::Int(i64::from(taken))),
+            ("taken".to_string(), Attr::Int(taken)),
         ]);
         let op = Op::Host { name: "Refuse".into(), attrs };
         let name = format!("{}.refused{i}", n.name(0));
@@ -278,7 +279,6 @@ fn truth<'m>(c: &mut Ctx<'m>, v: ValueId, depth: usize) -> Option<Dim> {
 }
 
 /// One branch is unsupported: the other is lowered for the list of what else is.
-/// One branch is unsupported: the other is lowered for the list of what else is.
 fn poisoned<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, other: &'m crate::proto::Graph) -> Lowered {
     if let Tried::Lowered(_) = attempt(c, n, other, &[])? {
         c.drop_body();
@@ -287,7 +287,7 @@ fn poisoned<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, other: &'m crate::proto::Grap
     Ok(())
 }
 
-fn poison<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) {
+pub(super) fn poison<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) {
     for &o in n.outputs.iter().filter(|o| !o.is_empty()) {
         c.bind(o, crate::import::Item::Poisoned);
     }
@@ -297,26 +297,8 @@ fn kinds<'m>(c: &Ctx<'m>, vs: &[ValueId]) -> Vec<Kind> {
     vs.iter().map(|&v| c.kind(v)).collect()
 }
 
-fn repeat<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
-    let body = n.graph("body")?;
-    let carried = n.inputs.len().checked_sub(2).ok_or("needs a trip count and a condition, left out or not")?;
-    let initial: Vec<ValueId> = (0..carried).map(|i| n.input(i + 2)).collect::<Lowered<_>>()?;
-    let formals: Vec<String> = Ctx::real_inputs(body).iter().skip(2).map(|i| i.name.clone()).collect();
-    let name = if body.name.is_empty() { format!("{}.body", n.origin.name) } else { body.name.clone() };
-    let names: Vec<String> = (0..body.outputs.len().max(1)).map(|i| n.name(i)).collect();
-    let spec = Looped { name, trip: n.opt(0), cond: n.opt(1), initial, formals, names };
-    let ys = looped(c, n, spec, &|c, ins| c.open_body(n, body, ins, &[]))?;
-    let Some(ys) = ys else {
-        poison(c, n);
-        return Ok(());
-    };
-    for (i, y) in ys.into_iter().enumerate() {
-        c.set(n, i, y);
-    }
-    Ok(())
-}
-
 /// A loop to be lowered.
+#[derive(Clone)]
 pub(crate) struct Looped {
     /// Name of its body.
     pub name: String,
@@ -328,16 +310,39 @@ pub(crate) struct Looped {
     pub initial: Vec<ValueId>,
     /// Their names in the body.
     pub formals: Vec<String>,
+    /// Number of its first round.
+    pub first: i64,
     /// Names of the results: carried, then stacked.
     pub names: Vec<String>,
 }
 
 /// Opens a body whose inputs are the round, the condition and the carried values; gives the next
 /// condition, the carried values and those to be stacked. `None`: one is unsupported.
-type Open<'a, 'm> = &'a dyn Fn(&mut Ctx<'m>, &[BodyInput]) -> Lowered<Option<Vec<ValueId>>>;
+pub(super) type Open<'a, 'm> = &'a dyn Fn(&mut Ctx<'m>, &[BodyInput]) -> Lowered<Option<Vec<ValueId>>>;
+
+/// What became of lowering a loop.
+pub(super) enum Ended {
+    /// Its results: carried, then stacked.
+    Values(Vec<ValueId>),
+    /// Its body is not supported.
+    Poisoned,
+    /// Ranks change from round to round, so that no body is that of all: why, and the types of what a round gives to
+    /// be stacked.
+    Ranks(String, Vec<(DType, Vec<Dim>)>),
+}
 
 /// Adds a loop; gives its results, or nothing when its body is not supported.
 pub(crate) fn looped<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, l: Looped, open: Open<'_, 'm>) -> Lowered<Option<Vec<ValueId>>> {
+    match one_body(c, n, l, open, None)? {
+        Ended::Values(ys) => Ok(Some(ys)),
+        Ended::Poisoned => Ok(None),
+        Ended::Ranks(why, _) => Err(LowerError::Unsupported(why)),
+    }
+}
+
+/// Adds a loop if one body is that of all its rounds. One in which a rank is guessed is not where `few` rounds or less
+/// are certain to run: the next round may have another.
+pub(super) fn one_body<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, l: Looped, open: Open<'_, 'm>, few: Option<i64>) -> Lowered<Ended> {
     let carried = l.initial.len();
     let known_trip = match l.trip {
         Some(t) => c.sizes(t)?.and_then(|t| t.first().cloned()).filter(|t| t.known() != Some(i64::MAX)),
@@ -352,18 +357,19 @@ pub(crate) fn looped<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, l: Looped, open: Ope
     let mut held = kinds(c, &l.initial);
     for round in 0..ROUNDS {
         let mark = c.mark();
+        let guessed = c.ranks.guessed;
         // Whenever the body runs its condition holds.
         let mut ins = vec![
-            BodyInput { dtype: DType::I64, shape: vec![], ints: None, kind: None },
-            BodyInput { dtype: DType::Bool, shape: vec![], ints: Some(vec![Dim::ONE]), kind: None },
+            BodyInput { dtype: DType::I64, shape: vec![], ints: None, kind: None, plus: l.first },
+            BodyInput { dtype: DType::Bool, shape: vec![], ints: Some(vec![Dim::ONE]), kind: None, plus: 0 },
         ];
         for (((d, _), s), k) in start.iter().zip(&shapes).zip(&held) {
             let kind = (*d == DType::Host).then(|| k.clone());
-            ins.push(BodyInput { dtype: *d, shape: s.clone(), ints: None, kind });
+            ins.push(BodyInput { dtype: *d, shape: s.clone(), ints: None, kind, plus: 0 });
         }
         let Some(outs) = open(c, &ins)? else {
             c.drop_body();
-            return Ok(None);
+            return Ok(Ended::Poisoned);
         };
         if outs.len() < 1 + carried {
             return Err(format!("its body has {} outputs for {carried} carried values", outs.len()).into());
@@ -381,13 +387,14 @@ pub(crate) fn looped<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, l: Looped, open: Ope
             *k = joined;
         }
         c.frames.extend(inner);
+        if let Some((i, (d, _))) = ts[1..=carried].iter().enumerate().find(|(i, t)| t.0 != start[*i].0) {
+            return Err(format!("carried value {i} is {} at first and {d} after a round", start[i].0).into());
+        }
         for (i, s) in shapes.iter_mut().enumerate() {
-            let (d, t) = &ts[i + 1];
-            if *d != start[i].0 {
-                return Err(format!("carried value {i} is {} at first and {d} after a round", start[i].0).into());
-            }
+            let t = &ts[i + 1].1;
             if t.len() != s.len() {
-                return Err(LowerError::Unsupported(format!("carried value {i} changes its rank from {} to {}", s.len(), t.len())));
+                let why = format!("carried value {i} changes its rank from {} to {}", s.len(), t.len());
+                return Ok(unlike(c, mark, why, &ts[1 + carried..]));
             }
             for (axis, (x, y)) in s.iter_mut().zip(t).enumerate() {
                 let own = format!("{}.{}.d{axis}", n.name(0), l.formals.get(i).map_or("carried", |s| s));
@@ -406,14 +413,31 @@ pub(crate) fn looped<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, l: Looped, open: Ope
             return Err(LowerError::Unsupported("the shapes of its carried values do not settle; make them fixed".into()));
         }
         if let Some(i) = (1 + carried..ts.len()).find(|&i| ts[i].0.is_held()) {
-            return Err(LowerError::Unsupported(format!("stacks texts or sequences as output {}; carry a sequence instead", i - 1)));
+            return Err(stacks_held(i - 1));
         }
         let forever = starts && c.const_ints(outs[0]).is_some_and(|k| k == [1]);
+        let certain = known_trip.as_ref().and_then(Dim::known).filter(|_| forever);
+        if c.ranks.guessed != guessed && certain.zip(few).is_some_and(|(k, few)| k <= few) {
+            return Ok(unlike(c, mark, "its rounds take values of several ranks".into(), &ts[1 + carried..]));
+        }
         let (mut graph, captures) = c.close_body(&outs);
         graph.name = l.name.clone();
-        return finish(c, n, Finished { graph, captures, ts, start, shapes, held, known_trip, forever, spec: l }).map(Some);
+        return finish(c, n, Finished { graph, captures, ts, start, shapes, held, known_trip, forever, spec: l }).map(Ended::Values);
     }
     Err("its body could not be typed".into())
+}
+
+/// What has no bytes cannot be stacked.
+pub(super) fn stacks_held(output: usize) -> LowerError {
+    LowerError::Unsupported(format!("stacks texts or sequences as output {output}; carry a sequence instead"))
+}
+
+/// Gives up a body that is not that of all rounds. Where no round runs, extents that only a round gives are 0.
+fn unlike<'m>(c: &mut Ctx<'m>, mark: Mark, why: String, stacked: &[(DType, Vec<Dim>)]) -> Ended {
+    c.drop_body();
+    c.rewind(mark);
+    let visible = |d: &Dim| if c.visible(d) { d.clone() } else { Dim::ZERO };
+    Ended::Ranks(why, stacked.iter().map(|(d, t)| (*d, t.iter().map(visible).collect())).collect())
 }
 
 struct Finished {
@@ -451,19 +475,8 @@ fn finish<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, f: Finished) -> Lowered<Vec<Val
         let name = f.spec.names.get(i - 1).cloned().unwrap_or_else(|| n.name(i - 1));
         outs.push((name, *d, s));
     }
-    let scalar = |c: &mut Ctx<'m>, v: Option<ValueId>, what: &str, d: DType| -> Lowered<ValueId> {
-        match v {
-            Some(v) if c.dtype(v) != d || !Dim::product(&c.shape(v)).is_one() => Err(format!("its {what} must be one {d}").into()),
-            Some(v) => c.reshaped(n, n.tmp(what), v, vec![]),
-            None => {
-                let mut t = Tensor::zeros(d, &[])?;
-                t.set_i64(0, 1);
-                c.constant(&n.tmp(what), t)
-            }
-        }
-    };
-    let trip = scalar(c, f.spec.trip, "trip", DType::I64)?;
-    let cond = scalar(c, f.spec.cond, "cond", DType::Bool)?;
+    let trip = scalar(c, n, f.spec.trip, "trip", DType::I64)?;
+    let cond = scalar(c, n, f.spec.cond, "cond", DType::Bool)?;
     let inputs: Vec<ValueId> = [trip, cond].into_iter().chain(f.spec.initial).chain(f.captures).collect();
     let op = Op::Loop { body: Box::new(f.graph), carried, has_trip: f.spec.trip.is_some(), has_cond: f.spec.cond.is_some() };
     let outs: Vec<(&str, DType, Vec<Option<Dim>>)> = outs.iter().map(|(s, d, x)| (s.as_str(), *d, x.clone())).collect();
@@ -472,4 +485,17 @@ fn finish<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, f: Finished) -> Lowered<Vec<Val
         c.set_kind(y, kind);
     }
     Ok(ys)
+}
+
+/// The trip count or condition `v` as a scalar; 1 or true where it is left out.
+pub(super) fn scalar<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, v: Option<ValueId>, what: &str, d: DType) -> Lowered<ValueId> {
+    match v {
+        Some(v) if c.dtype(v) != d || !Dim::product(&c.shape(v)).is_one() => Err(format!("its {what} must be one {d}").into()),
+        Some(v) => c.reshaped(n, n.tmp(what), v, vec![]),
+        None => {
+            let mut t = Tensor::zeros(d, &[])?;
+            t.set_i64(0, 1);
+            c.constant(&n.tmp(what), t)
+        }
+    }
 }

@@ -92,6 +92,7 @@ operators![
     identity,
     layer_norm,
     linear_attention,
+    loops,
     lp_norm,
     lrn,
     matmul,

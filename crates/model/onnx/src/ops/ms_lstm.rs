@@ -165,6 +165,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             name: format!("{}.rounds{d}", n.origin.name),
             trip: Some(trip),
             cond: None,
+            first: 0,
             initial,
             formals: vec![format!("h{d}"), format!("c{d}")],
             names: ["h", "c", "y"].iter().map(|v| n.tmp(&format!("{v}{d}.out"))).collect(),

@@ -1,6 +1,6 @@
 //! Optional values.
 use super::{OpDef, op};
-use crate::import::{Ctx, Kind, LowerError, Lowered, NodeView};
+use crate::import::{Ctx, Kind, Lowered, NodeView};
 use crate::proto::AttributeValue;
 use layout::DType;
 use tensor::{Attrs, Tensor};
@@ -48,12 +48,10 @@ fn get<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
     let v = n.input(0)?;
     let y = match c.kind(v) {
-        Kind::Opt(k) => match *k {
-            Kind::Tensor { shape: None, .. } => {
-                return Err(LowerError::Unsupported("the rank of the optional tensor is unknown; state its type".into()));
-            }
-            k => c.held_op(n, "OptionalGetElement", Attrs::new(), &[v], n.name(0), k)?,
-        },
+        Kind::Opt(k) => {
+            let kind = c.ranked(n, *k, &[])?;
+            c.held_op(n, "OptionalGetElement", Attrs::new(), &[v], n.name(0), kind)?
+        }
         _ => v,
     };
     c.set(n, 0, y);

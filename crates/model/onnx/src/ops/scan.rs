@@ -137,6 +137,7 @@ fn one<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, body: &'m crate::proto::Graph, inp
         name: if body.name.is_empty() { format!("{}.body", n.origin.name) } else { body.name.clone() },
         trip: Some(trip),
         cond: None,
+        first: 0,
         initial: inputs[..states].to_vec(),
         formals: formals[..states].iter().map(|f| f.name.clone()).collect(),
         names,

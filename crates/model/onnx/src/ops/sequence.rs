@@ -1,5 +1,6 @@
 //! Sequences: host operators between blocks, with what they hold known where the graph is built.
-use super::control::{Looped, looped};
+use super::control::Looped;
+use super::loops::{Inline, rounds};
 use super::{OpDef, op};
 use crate::import::{BodyInput, Ctx, Item, Kind, LowerError, Lowered, NodeView, axis_of, to_dtype};
 use graph::{Op, ValueId};
@@ -38,12 +39,46 @@ impl<'m> Ctx<'m> {
     }
 }
 
-/// Items of a sequence input.
-fn items<'m>(c: &Ctx<'m>, v: ValueId) -> Lowered<(Kind, bool)> {
+/// Items of a sequence input, and each where they are told apart.
+fn items<'m>(c: &Ctx<'m>, v: ValueId) -> Lowered<(Kind, Option<Vec<Kind>>)> {
     match c.kind(v) {
-        Kind::Seq { items, empty } => Ok((*items, empty)),
+        Kind::Seq { items, each } => Ok((*items, each)),
         k => Err(format!("'{}' is {}, not a sequence", c.value_name(v), k.text()).into()),
     }
+}
+
+/// The position that `v` gives among `count` items, where it is known; `last`, the last possible, where it is left out.
+fn position(c: &Ctx<'_>, v: Option<ValueId>, count: usize, last: usize) -> Option<usize> {
+    let Some(v) = v else { return Some(last) };
+    let p = c.const_int(v)?;
+    let at = if p < 0 { p + count as i64 } else { p };
+    usize::try_from(at).ok().filter(|&at| at <= last)
+}
+
+/// What `n` takes out of the sequence `v` at a position.
+fn item_at<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, v: ValueId, at: Option<ValueId>) -> Lowered<Kind> {
+    let (items, each) = items(c, v)?;
+    let each = each.unwrap_or_default();
+    let one = each.len().checked_sub(1).and_then(|last| each.get(position(c, at, each.len(), last)?));
+    match one {
+        Some(one) => c.ranked(n, one.clone(), &[]),
+        None => c.ranked(n, items, &each),
+    }
+}
+
+/// What the sequence `v` is with one more item, behind the last where no position is given.
+fn with_item<'m>(c: &Ctx<'m>, v: ValueId, item: ValueId, at: Option<ValueId>) -> Lowered<Kind> {
+    let item = c.kind(item);
+    let (_, each) = items(c, v)?;
+    let kind = c.kind(v).join(&Kind::seq(item.clone()))?;
+    let each = each.and_then(|mut each| {
+        each.insert(position(c, at, each.len(), each.len())?, item);
+        Some(each)
+    });
+    Ok(match (kind, each) {
+        (Kind::Seq { items, .. }, Some(each)) => Kind::seq_of(*items, each),
+        (kind, _) => kind,
+    })
 }
 
 fn done<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, attrs: Attrs, kind: Kind) -> Lowered {
@@ -56,46 +91,52 @@ fn done<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, attrs: Attrs, kind: Kind) -> Lowe
 fn empty<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(0)?;
     let dtype = to_dtype(n.int("dtype", 1)?)?;
-    let items = Box::new(Kind::Tensor { dtype, shape: None });
-    done(c, n, Attrs::new(), Kind::Seq { items, empty: true })
+    done(c, n, Attrs::new(), Kind::seq_of(Kind::Tensor { dtype, shape: None }, Vec::new()))
 }
 
 fn construct<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
-    let inputs = n.all_inputs()?;
-    let first = inputs.first().ok_or("needs an input")?;
-    let mut kind = c.kind(*first);
-    for v in &inputs[1..] {
-        kind = kind.join(&c.kind(*v))?;
-    }
-    done(c, n, Attrs::new(), Kind::seq(kind))
+    let each: Vec<Kind> = n.all_inputs()?.iter().map(|&v| c.kind(v)).collect();
+    let (first, more) = each.split_first().ok_or("needs an input")?;
+    let items = more.iter().try_fold(first.clone(), |a, b| a.join(b))?;
+    done(c, n, Attrs::new(), Kind::seq_of(items, each))
 }
 
 fn insert<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(3)?;
-    let seq = c.kind(n.input(0)?);
-    items(c, n.input(0)?)?;
-    let kind = seq.join(&Kind::seq(c.kind(n.input(1)?)))?;
+    let kind = with_item(c, n.input(0)?, n.input(1)?, n.opt(2))?;
     done(c, n, Attrs::new(), kind)
 }
 
 fn erase<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
-    items(c, n.input(0)?)?;
-    let kind = c.kind(n.input(0)?);
-    done(c, n, Attrs::new(), kind)
+    let (items, each) = items(c, n.input(0)?)?;
+    let each = each.and_then(|mut each| {
+        each.remove(position(c, n.opt(1), each.len(), each.len().checked_sub(1)?)?);
+        Some(each)
+    });
+    done(c, n, Attrs::new(), Kind::Seq { items: Box::new(items), each })
 }
 
 fn at<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
     n.input(1)?;
-    let (kind, _) = items(c, n.input(0)?)?;
+    let kind = item_at(c, n, n.input(0)?, n.opt(1))?;
     done(c, n, Attrs::new(), kind)
 }
 
 fn length<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
-    items(c, n.input(0)?)?;
-    done(c, n, Attrs::new(), Kind::tensor(DType::I64, &[]))
+    let y = count(c, n, n.input(0)?, n.name(0))?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
+/// How many items the sequence `v` has.
+fn count<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, v: ValueId, name: String) -> Lowered<ValueId> {
+    match items(c, v)?.1 {
+        Some(each) => c.fill_dims(n, name, &[], DType::I64, &[Dim::from(each.len())]),
+        None => c.held_op(n, "SequenceLength", Attrs::new(), &[v], name, Kind::tensor(DType::I64, &[])),
+    }
 }
 
 fn split<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
@@ -104,46 +145,76 @@ fn split<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let s = c.shape(x);
     let axis = axis_of(n.int("axis", 0)?, s.len())?;
     let keep = n.flag("keepdims", true)? || n.opt(1).is_some();
-    let mut item: Vec<Option<Dim>> = s.iter().cloned().map(Some).collect();
-    match n.opt(1) {
-        None if keep => item[axis] = Some(Dim::ONE),
-        None => {
-            item.remove(axis);
+    let part = |extent: Option<Dim>| {
+        let mut shape: Vec<Option<Dim>> = s.iter().cloned().map(Some).collect();
+        match keep {
+            true => shape[axis] = extent,
+            false => drop(shape.remove(axis)),
         }
-        Some(sizes) => {
-            item[axis] = match (c.const_ints(sizes), s[axis].known()) {
-                (Some(k), Some(extent)) if c.rank(sizes) == 0 && k.len() == 1 && k[0] > 0 && extent % k[0] == 0 => Some(Dim::Known(k[0])),
-                (Some(k), _) if c.rank(sizes) == 1 && k.windows(2).all(|w| w[0] == w[1]) => k.first().map(|&k| Dim::Known(k)),
-                _ => None,
-            };
-        }
-    }
+        Kind::Tensor { dtype: c.dtype(x), shape: Some(shape) }
+    };
+    let (any, each) = extents(c, n, &s[axis]);
+    let kind = match each {
+        Some(each) => Kind::seq_of(part(any), each.into_iter().map(|k| part(Some(k))).collect()),
+        None => Kind::seq(part(any)),
+    };
     let attrs = Attrs::from([
         ("axis".to_string(), Attr::Int(axis as i64)),
         ("keepdims".to_string(), Attr::Int(keep as i64)),
     ]);
-    let kind = Kind::seq(Kind::Tensor { dtype: c.dtype(x), shape: Some(item) });
     done(c, n, attrs, kind)
+}
+
+/// The extent that all parts of a split dimension of `whole` have, and that of each, as far as they are known.
+fn extents<'m>(c: &Ctx<'m>, n: &NodeView<'m>, whole: &Dim) -> (Option<Dim>, Option<Vec<Dim>>) {
+    let Some(sizes) = n.opt(1) else {
+        return (Some(Dim::ONE), whole.known().and_then(|whole| equal_parts(whole, 1)));
+    };
+    match c.const_ints(sizes).as_deref() {
+        Some(&[k]) if c.rank(sizes) == 0 && k > 0 => {
+            let whole = whole.known();
+            let same = whole.filter(|whole| whole % k == 0).map(|_| Dim::Known(k));
+            (same, whole.and_then(|whole| equal_parts(whole, k)))
+        }
+        Some(all) if c.rank(sizes) == 1 && all.iter().all(|&k| k >= 0) => {
+            let same = all.windows(2).all(|w| w[0] == w[1]);
+            let first = all.first().filter(|_| same).map(|&k| Dim::Known(k));
+            (first, Some(all.iter().map(|&k| Dim::Known(k)).collect()))
+        }
+        _ => (None, None),
+    }
+}
+
+/// `whole` in few parts of `k`, the last of which may be smaller.
+fn equal_parts(whole: i64, k: i64) -> Option<Vec<Dim>> {
+    let count = whole / k + i64::from(whole % k > 0);
+    (count <= Kind::MAX_ITEMS as i64).then(|| (0..count).map(|i| Dim::Known(k.min(whole - i * k))).collect())
 }
 
 fn concat<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
     let axis = n.int_opt("axis")?.ok_or("attribute 'axis' is missing")?;
     let new = n.flag("new_axis", false)?;
-    let (kind, _) = items(c, n.input(0)?)?;
-    let Kind::Tensor { dtype, shape: Some(mut s) } = kind else {
-        return Err(LowerError::Unsupported("the rank of the sequence's items is unknown; put tensors of one rank in".into()));
+    let kind = match items(c, n.input(0)?)?.0 {
+        Kind::Tensor { dtype, shape: Some(mut s) } => {
+            let axis = axis_of(axis, s.len() + new as usize)?;
+            match new {
+                true => s.insert(axis, None),
+                false => s[axis] = None,
+            }
+            Kind::Tensor { dtype, shape: Some(s) }
+        }
+        items => {
+            let kind = c.ranked(n, items, &[])?;
+            axis_of(axis, kind.rank().ok_or("joins what are no tensors")?)?;
+            kind
+        }
     };
-    let axis = axis_of(axis, s.len() + new as usize)?;
-    match new {
-        true => s.insert(axis, None),
-        false => s[axis] = None,
-    }
     let attrs = Attrs::from([
-        ("axis".to_string(), Attr::Int(axis as i64)),
+        ("axis".to_string(), Attr::Int(axis)),
         ("new_axis".to_string(), Attr::Int(new as i64)),
     ]);
-    done(c, n, attrs, Kind::Tensor { dtype, shape: Some(s) })
+    done(c, n, attrs, kind)
 }
 
 /// A loop over the first sequence that collects what its body gives.
@@ -152,7 +223,7 @@ fn map<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let inputs = n.all_inputs()?;
     let first = *inputs.first().ok_or("needs a sequence")?;
     items(c, first)?;
-    let count = c.held_op(n, "SequenceLength", Attrs::new(), &[first], n.tmp("count"), Kind::tensor(DType::I64, &[]))?;
+    let count = count(c, n, first, n.tmp("count"))?;
     let mut initial = Vec::new();
     for (i, o) in body.outputs.iter().enumerate() {
         // What the body gives is known when it is lowered; until then only the type that it states.
@@ -160,18 +231,20 @@ fn map<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             Some(k @ Kind::Tensor { .. }) => k,
             _ => return Err(LowerError::Unsupported(format!("its body states no tensor type for output '{}'", o.name))),
         };
-        let kind = Kind::Seq { items: Box::new(stated), empty: true };
+        let kind = Kind::seq_of(stated, Vec::new());
         initial.push(c.held_op(n, "SequenceEmpty", Attrs::new(), &[], n.tmp(&format!("none{i}")), kind)?);
     }
     let spec = Looped {
         name: format!("{}.body", n.origin.name),
         trip: Some(count),
         cond: None,
+        first: 0,
         initial,
         formals: body.outputs.iter().map(|o| o.name.clone()).collect(),
         names: (0..body.outputs.len()).map(|i| n.name(i)).collect(),
     };
-    let ys = looped(c, n, spec, &|c, ins| open(c, n, body, ins, &inputs))?;
+    let inline: Inline<'_, 'm> = &|c, prefix, ins| one_item(c, n, body, prefix, ins, &inputs);
+    let ys = rounds(c, n, spec, &|c, ins| open(c, n, body, ins, &inputs), inline)?;
     for (i, &o) in n.outputs.iter().enumerate().filter(|(_, o)| !o.is_empty()) {
         match ys.as_ref().map(|ys| ys.get(i)) {
             None => c.bind(o, Item::Poisoned),
@@ -189,39 +262,41 @@ fn open<'m>(
     ins: &[BodyInput],
     inputs: &[ValueId],
 ) -> Lowered<Option<Vec<ValueId>>> {
-    let scope = c.scope_of(body, String::new())?;
-    c.push_frame(&format!("{}/{}", n.origin.name, body.name), scope);
-    let round = c.b().input("round", ins[0].dtype, vec![]);
-    let go = c.b().input_with_ints("go", ins[1].dtype, vec![], ins[1].ints.clone());
-    let mut so_far = Vec::new();
-    for (i, input) in ins[2..].iter().enumerate() {
-        let v = c.b().input(&format!("so_far{i}"), input.dtype, vec![]);
-        if let Some(k) = &input.kind {
-            c.set_kind(v, k.clone());
-        }
-        so_far.push(v);
-    }
-    let formals = Ctx::real_inputs(body);
-    if formals.len() != inputs.len() {
-        return Err(format!("its body has {} inputs, {} are fed", formals.len(), inputs.len()).into());
-    }
+    c.push_frame(&format!("{}/{}", n.origin.name, body.name), Default::default());
+    let names = ["round".to_string(), "go".to_string()].into_iter().chain((0..).map(|i| format!("so_far{i}")));
+    let own: Vec<ValueId> = names.zip(ins).map(|(name, i)| c.body_input(n, &name, i)).collect::<Lowered<_>>()?;
     let at = c.frames.len() - 1;
-    for (f, &v) in formals.iter().zip(inputs) {
-        let mut x = c.capture(at, v)?;
-        if let Kind::Seq { items, .. } = c.kind(x) {
-            x = c.held_op(n, "SequenceAt", Attrs::new(), &[x, round], f.name.clone(), *items)?;
-        }
-        c.bind(&f.name, Item::Value(x));
+    let inputs: Vec<ValueId> = inputs.iter().map(|&v| c.capture(at, v)).collect::<Lowered<_>>()?;
+    one_item(c, n, body, String::new(), &own, &inputs)
+}
+
+/// The body on one item of each sequence among `inputs`; `ins`: the round, the condition and what is collected so far.
+fn one_item<'m>(
+    c: &mut Ctx<'m>,
+    n: &NodeView<'m>,
+    body: &'m crate::proto::Graph,
+    prefix: String,
+    ins: &[ValueId],
+    inputs: &[ValueId],
+) -> Lowered<Option<Vec<ValueId>>> {
+    let [round, go, so_far @ ..] = ins else {
+        return Err("its body lacks a round or a condition".into());
+    };
+    let mut fed = Vec::new();
+    for (i, &x) in inputs.iter().enumerate() {
+        fed.push(match c.kind(x) {
+            Kind::Seq { .. } => {
+                let kind = item_at(c, n, x, Some(*round))?;
+                c.held_op(n, "SequenceAt", Attrs::new(), &[x, *round], n.tmp(&format!("{prefix}item{i}")), kind)?
+            }
+            _ => x,
+        });
     }
-    c.nodes(&body.nodes)?;
-    let mut outs = vec![go];
-    for (o, s) in body.outputs.iter().zip(so_far) {
-        let v = match c.lookup(&o.name)? {
-            Item::Value(v) => v,
-            Item::Poisoned => return Ok(None),
-        };
-        let kind = c.kind(s).join(&Kind::seq(c.kind(v)))?;
-        outs.push(c.held_op(n, "SequenceInsert", Attrs::new(), &[s, v], format!("{}.all", o.name), kind)?);
+    let Some(ys) = c.inline_body(body, prefix, &fed)? else { return Ok(None) };
+    let mut outs = vec![*go];
+    for ((o, &s), y) in body.outputs.iter().zip(so_far).zip(ys) {
+        let kind = with_item(c, s, y, None)?;
+        outs.push(c.held_op(n, "SequenceInsert", Attrs::new(), &[s, y], format!("{}.all", o.name), kind)?);
     }
     Ok(Some(outs))
 }

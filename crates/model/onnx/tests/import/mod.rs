@@ -2,6 +2,7 @@
 use crate::reader::encode;
 mod golden;
 mod made;
+mod ranks;
 mod refused;
 mod shapes;
 mod zoo;
