@@ -104,52 +104,13 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
             let cut = grid.iter().chain(&loops).find(|t| t.axis == a);
             cut.map(|t| t.tile).or(k.axes[a as usize].extent.known())
         };
-        let stages = rng.of(&[1u32, 2, 3, 4]);
-        let mut places = vec![Place::Register; k.tiles.len()];
-        let mut most = 16;
-        for s in &k.body {
-            let Stmt::Load { dst, operand } = s else {
-                continue;
-            };
-            let place = &mut places[*dst as usize];
-            *place = Place::InPlace;
-            let Some(p) = products.iter().find(|p| p.factors.contains(dst)) else {
-                continue;
-            };
-            let looped = axes(*dst)
-                .iter()
-                .any(|a| loops.iter().any(|l| l.axis == *a));
-            let line = line(k, *dst, p, &tile);
-            let swizzles = [
-                (0, 0, 0),
-                (1, 3, 3),
-                (2, 3, 3),
-                (3, 3, 3),
-                (3, 3, 4),
-                (3, 3, 5),
-            ];
-            let fitting: Vec<Swizzle> = swizzles
-                .iter()
-                .map(|&(bits, base, shift)| Swizzle { bits, base, shift })
-                .filter(|s| s.fits(line))
-                .collect();
-            let swizzle = match fitting.is_empty() {
-                true => Swizzle::default(),
-                false => rng.of(&fitting),
-            };
-            *place = Place::Shared {
-                swizzle,
-                stages: if looped { stages } else { 1 },
-            };
-            let source = &k.operands[*operand as usize];
-            if let Some(&inner) = axes(*dst).last() {
-                let extent = &k.axes[inner as usize].extent;
-                let run = source
-                    .access
-                    .run(inner, extent, tile(inner).unwrap_or(1), 8);
-                most = most.min(run * 2);
-            }
-        }
+        let cuts = Cuts {
+            k,
+            products: &products,
+            grid: &grid,
+            loops: &loops,
+        };
+        let (places, most) = cuts.places(rng);
         let bytes: Vec<u32> = [2, 4, 8, 16].into_iter().filter(|b| *b <= most).collect();
         out.push(Schedule {
             grid,
@@ -178,6 +139,70 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
         });
     }
     out
+}
+
+/// A kernel with how it is cut.
+struct Cuts<'a> {
+    k: &'a Kernel,
+    products: &'a [Product],
+    grid: &'a [AxisTile],
+    loops: &'a [AxisTile],
+}
+
+impl Cuts<'_> {
+    fn tile(&self, a: AxisId) -> Option<i64> {
+        let cut = self.grid.iter().chain(self.loops).find(|t| t.axis == a);
+        cut.map(|t| t.tile)
+            .or(self.k.axes[a as usize].extent.known())
+    }
+
+    /// Places of the tiles, factors in shared memory, and the bytes that can be loaded at once of all of these.
+    fn places(&self, rng: &mut Rng) -> (Vec<Place>, u32) {
+        let stages = rng.of(&[1u32, 2, 3, 4]);
+        let mut places = vec![Place::Register; self.k.tiles.len()];
+        let mut most = 16;
+        for s in &self.k.body {
+            let Stmt::Load { dst, operand } = s else {
+                continue;
+            };
+            let mut products = self.products.iter();
+            let Some(p) = products.find(|p| p.factors.contains(dst)) else {
+                places[*dst as usize] = Place::InPlace;
+                continue;
+            };
+            let axes = &self.k.tiles[*dst as usize].axes;
+            let looped = self.loops.iter().any(|l| axes.contains(&l.axis));
+            places[*dst as usize] = Place::Shared {
+                swizzle: swizzle(line(self.k, *dst, p, &|a| self.tile(a)), rng),
+                stages: if looped { stages } else { 1 },
+            };
+            if let Some(&inner) = axes.last() {
+                let extent = &self.k.axes[inner as usize].extent;
+                let access = &self.k.operands[*operand as usize].access;
+                let run = access.run(inner, extent, self.tile(inner).unwrap_or(1), 8);
+                most = most.min(run * 2);
+            }
+        }
+        (places, most)
+    }
+}
+
+/// A swizzle for lines of so many elements.
+fn swizzle(line: u32, rng: &mut Rng) -> Swizzle {
+    let all = [
+        (0, 0, 0),
+        (1, 3, 3),
+        (2, 3, 3),
+        (3, 3, 3),
+        (3, 3, 4),
+        (3, 3, 5),
+    ];
+    let all = all.map(|(bits, base, shift)| Swizzle { bits, base, shift });
+    let fitting: Vec<Swizzle> = all.into_iter().filter(|s| s.fits(line)).collect();
+    match fitting.is_empty() {
+        true => Swizzle::default(),
+        false => rng.of(&fitting),
+    }
 }
 
 /// Elements of a line of factor `t`: of the axes that are summed, or are not, as its last one.

@@ -209,7 +209,7 @@ fn cycles_beside_predictions() {
         ("product f16", || op("matmul:512x512x512:f16")),
         ("convolution", || op("conv:1,32,32,32,32,3,3,1,1")),
         ("pool", || pool(32, 128)),
-        ("attention", || attention(4, 64, 32)),
+        ("attention", || attention(4, 197, 64)),
         ("transpose", || transpose(1024, 512)),
         ("matrix-vector", || op("matmul:1x1024x1024:f32")),
     ];
@@ -233,7 +233,7 @@ fn cycles_beside_predictions_elsewhere() {
         ("product f16, 2", || op("matmul:1024x256x1024:f16")),
         ("convolution", || op("conv:1,16,56,56,64,3,3,1,1")),
         ("pool", || pool(64, 56)),
-        ("attention", || attention(4, 128, 32)),
+        ("attention", || attention(3, 197, 64)),
         ("transpose", || transpose(700, 900)),
         ("matrix-vector", || op("matmul:1x4096x512:f32")),
     ];

@@ -523,41 +523,12 @@ impl<'a> Printer<'a> {
                 Ok(())
             }
             Inst::If { cond, body } => self.guarded(Some(*cond), |s| s.inner(|s| s.body(body))),
-            Inst::Copy {
-                array,
-                to,
-                operand,
-                index,
-                elements,
-                guard,
-            } => {
-                self.copy((*array, *to), (*operand, *index, *elements), *guard);
-                Ok(())
-            }
-            Inst::Commit => {
-                self.line("cp.async.commit_group;");
-                Ok(())
-            }
-            Inst::Wait(left) => {
-                self.line(format_args!("cp.async.wait_group {left};"));
-                Ok(())
-            }
-            Inst::LoadMatrix {
-                dst,
-                array,
-                index,
-                transposed,
-            } => {
-                self.load_matrix(*dst, (*array, *index), *transposed);
-                Ok(())
-            }
-            Inst::Multiply {
-                fragment,
-                sums,
-                a,
-                b,
-            } => {
-                self.multiply(fragment.input, *sums, *a, *b);
+            Inst::Copy { .. }
+            | Inst::Commit
+            | Inst::Wait(_)
+            | Inst::LoadMatrix { .. }
+            | Inst::Multiply { .. } => {
+                self.together(i);
                 Ok(())
             }
             Inst::Barrier => {

@@ -273,8 +273,9 @@ impl Look<'_> {
         let own = (i64::from(bits) * count as i64 / 8).max(1);
         Seen::Memory(match self.starts(index, bits, self.mask) {
             Some((mut starts, n)) => Touch::of_banks(&mut starts[..n], own),
+            // Each lane at a place of its own, none in another's way.
             None => Touch {
-                passes: 1.0,
+                passes: (own * LANES as i64 / LINE).max(1) as f64,
                 ..Touch::default()
             },
         })

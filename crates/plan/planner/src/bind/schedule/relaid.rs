@@ -1,9 +1,10 @@
 //! Constant factors of products for GPUs, rewritten once at load: neighbours along rows or columns, or along
 //! what is summed, lie together, so that threads read them together.
 use super::candidate::Packed;
-use super::choose;
 use super::form::Facts;
+use super::gpu;
 use super::product::Product;
+use super::rank::ranked;
 use super::renumber::ordered;
 use crate::bind::ctx::{Ctx, Space};
 use crate::bind::pack;
@@ -87,7 +88,10 @@ fn copy(
         far: &[],
         ..space.ctx
     };
-    let choice = choose(ctx, &copy.kernel, &Facts::NONE, &mut vec![]).ok()?;
-    (copy.kernel, copy.schedule) = (choice.kernel, choice.schedule);
+    let moves = ordered(&copy.kernel);
+    let list = gpu::candidates(&Space::new(ctx, &moves));
+    let best = ranked(ctx, &list, 0, &|_| false, ctx.prints()).ok()?;
+    let chosen = &list[best.first()?.1];
+    (copy.kernel, copy.schedule) = (chosen.kernel.clone(), chosen.schedule.clone());
     Some((operand, copy))
 }

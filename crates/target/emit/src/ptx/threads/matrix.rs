@@ -1,6 +1,6 @@
 //! Copies that go on beside what follows, and matrix instructions.
 use super::{Printer, prefix};
-use crate::simt::ir::{Reg, Ty, Var};
+use crate::simt::ir::{Inst, Reg, Ty, Var};
 use kernel::OperandId;
 use layout::DType;
 
@@ -13,8 +13,37 @@ fn name16(d: DType) -> &'static str {
 }
 
 impl Printer<'_> {
+    /// A copy, its groups, or a matrix instruction.
+    pub(super) fn together(&mut self, i: &Inst) {
+        match i {
+            Inst::Copy {
+                array,
+                to,
+                operand,
+                index,
+                elements,
+                guard,
+            } => self.copy((*array, *to), (*operand, *index, *elements), *guard),
+            Inst::Commit => self.line("cp.async.commit_group;"),
+            Inst::Wait(left) => self.line(format_args!("cp.async.wait_group {left};")),
+            Inst::LoadMatrix {
+                dst,
+                array,
+                index,
+                transposed,
+            } => self.load_matrix(*dst, (*array, *index), *transposed),
+            Inst::Multiply {
+                fragment,
+                sums,
+                a,
+                b,
+            } => self.multiply(fragment.input, *sums, *a, *b),
+            _ => {}
+        }
+    }
+
     /// Copies elements of an operand to a shared array.
-    pub(super) fn copy(
+    fn copy(
         &mut self,
         (array, to): (u32, Reg),
         (operand, index, elements): (OperandId, Reg, u32),
@@ -35,12 +64,7 @@ impl Printer<'_> {
     }
 
     /// Loads four 8x8 blocks as a warp's fragments.
-    pub(super) fn load_matrix(
-        &mut self,
-        dst: [Reg; 4],
-        (array, index): (u32, Reg),
-        transposed: bool,
-    ) {
+    fn load_matrix(&mut self, dst: [Reg; 4], (array, index): (u32, Reg), transposed: bool) {
         let from = self.shared_at(array, index);
         let trans = if transposed { ".trans" } else { "" };
         let [a, b, c, d] = dst.map(|r| self.r(r));
@@ -50,7 +74,7 @@ impl Printer<'_> {
     }
 
     /// Adds the product of two fragments to sums.
-    pub(super) fn multiply(&mut self, input: DType, sums: [Var; 4], a: [Reg; 4], b: [Reg; 2]) {
+    fn multiply(&mut self, input: DType, sums: [Var; 4], a: [Reg; 4], b: [Reg; 2]) {
         let kind = name16(input);
         let f = prefix(Ty::F32);
         let list = sums.map(|v| format!("%v{f}{v}")).join(", ");

@@ -59,8 +59,9 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         return fail("chunk", "a CTA takes one task");
     }
     let mut b = Build::new();
-    let ahead = |p: &Place| matches!(p, Place::Shared { stages: 2.., .. });
-    b.hoists = map.fragment.is_some() || schedule.places.iter().any(ahead);
+    let staged = |p: &Place| matches!(p, Place::Shared { stages: 2.., .. });
+    let ahead = map.fragment.is_some() || schedule.places.iter().any(staged);
+    b.hoists = ahead;
     let thread = b.op(Ty::I32, Op::Thread);
     let mut l = Lower {
         kernel,
@@ -76,6 +77,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
             .collect(),
         shared: vec![],
         thread,
+        ahead: false,
         zeroed: BTreeSet::new(),
         stage: None,
         copying: false,
@@ -84,6 +86,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         faults: vec![],
         at: "the mapping".into(),
     };
+    l.ahead = ahead;
     l.axes()?;
     if map.fragment.is_some() {
         l.groups()?;

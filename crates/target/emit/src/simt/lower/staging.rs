@@ -105,7 +105,8 @@ impl Lower<'_> {
         let bytes = i64::from(source.dtype.bits()) * wide / 8;
         let same = self.shared[home.array as usize].dtype == source.dtype;
         let fills = source.access.outside == 0.0 && same && matches!(bytes, 4 | 8 | 16);
-        let ahead = home.stages > 1 || !self.groups.is_empty();
+        // Where some copies go on beside what follows, all do: one wait is for all of them.
+        let ahead = self.ahead;
         let c = Staging {
             dst,
             operand,

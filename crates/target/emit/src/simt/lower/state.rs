@@ -59,6 +59,8 @@ pub(super) struct Lower<'a> {
     pub(super) depends: Vec<Vec<AxisId>>,
     pub(super) shared: Vec<SharedArray>,
     pub(super) thread: Reg,
+    /// Whether copies to shared memory go on beside what follows, where the target has such.
+    pub(super) ahead: bool,
     /// Shared tiles that are 0 where positions do not exist.
     pub(super) zeroed: BTreeSet<TileId>,
     /// The stage that is read in the loop at hand.
@@ -112,6 +114,21 @@ pub(super) enum TileStorage {
     Shared(Rc<SharedTile>),
     /// What this statement gives.
     Formula(Stmt),
+}
+
+impl SharedTile {
+    /// Whether the swizzle changes places within lines that are one axis, by bits of the line's number alone.
+    pub(super) fn moves_in_lines(&self) -> bool {
+        let s = self.swizzle;
+        let one = self.axes.last().is_some_and(|a| a.1 == self.line);
+        let below = 1i64
+            .checked_shl(s.base + s.bits)
+            .is_some_and(|n| n <= self.line);
+        let above = 1i64
+            .checked_shl(s.base + s.shift)
+            .is_some_and(|n| self.line <= n);
+        s.bits > 0 && one && below && above && self.line.count_ones() == 1
+    }
 }
 
 /// How a tile lies in shared memory.

@@ -235,17 +235,76 @@ impl Lower<'_> {
     /// Element of a shared tile at `at`.
     fn shared_index(&mut self, s: &SharedTile, at: &At) -> Reg {
         let mut stride = 1i64;
-        let mut index = self.b.int(0);
+        let mut terms = vec![];
         for &(a, n) in s.axes.iter().rev() {
             let base = self.axis(a).base;
             let p = self.b.sub(at.coord[a as usize], base);
-            let by = self.b.int(stride);
+            terms.push((p, stride));
+            stride *= n;
+        }
+        if self.b.hoists && s.moves_in_lines() {
+            return self.index_in_line(s, at, &terms);
+        }
+        if self.b.hoists && s.swizzle.bits == 0 {
+            let first = self.stage_first(s);
+            return self.sum_of(first, &terms);
+        }
+        let mut index = self.b.int(0);
+        for (p, by) in terms {
+            let by = self.b.int(by);
             let part = self.b.mul(p, by);
             index = self.b.add(index, part);
-            stride *= n;
         }
         let index = self.swizzled(index, s.swizzle);
         self.staged(s, index)
+    }
+
+    fn sum_of(&mut self, base: Reg, terms: &[(Reg, i64)]) -> Reg {
+        let terms: Vec<(Reg, Reg)> = terms.iter().map(|&(p, by)| (p, self.b.int(by))).collect();
+        self.b.linear(base, &terms)
+    }
+
+    /// [`Lower::shared_index`] where a swizzle changes places within lines, by bits of the line's number alone:
+    /// those are computed once for lines, and once for neighbouring ones that have the same.
+    fn index_in_line(&mut self, s: &SharedTile, at: &At, terms: &[(Reg, i64)]) -> Reg {
+        let (inner, mut outer) = (terms[0].0, terms[1..].to_vec());
+        let mut beyond = 0;
+        if let (Some(&(a, size)), Some(line)) = (s.axes.iter().rev().nth(1), outer.first_mut())
+            && let Some(run) = at.runs.iter().find(|r| r.axis == a)
+            && run.of * line.1 <= 1 << (s.swizzle.base + s.swizzle.shift)
+            && size % run.of == 0
+        {
+            let base = self.axis(a).base;
+            line.0 = self.b.sub(run.first.0, base);
+            beyond = run.number * line.1;
+        }
+        let zero = self.b.int(0);
+        let line = self.sum_of(zero, &outer);
+        let moved = self.swizzled(line, s.swizzle);
+        // The swizzle changes what lies below a line's number.
+        let moved = self.b.binary(Binary::Xor, moved, line);
+        let within = self.b.binary(Binary::Xor, inner, moved);
+        let line = self.staged(s, line);
+        let index = self.b.add(line, within);
+        let beyond = self.b.int(beyond);
+        self.b.add(index, beyond)
+    }
+
+    /// The first element of the stage that is read.
+    fn stage_first(&mut self, s: &SharedTile) -> Reg {
+        match self.stage.filter(|_| s.stages > 1) {
+            Some(stage) => {
+                let each = self.b.int(s.elements);
+                self.b.mul(stage, each)
+            }
+            None => self.b.int(0),
+        }
+    }
+
+    /// The element at `index` in the stage that is read.
+    pub fn staged(&mut self, s: &SharedTile, index: Reg) -> Reg {
+        let first = self.stage_first(s);
+        self.b.add(index, first)
     }
 
     /// Whether neighbours of `run` lie together in a shared tile, in one piece of memory of 16 bytes at most.
@@ -257,16 +316,6 @@ impl Lower<'_> {
             .is_some_and(|a| a.0 == run.axis && a.1 % run.of == 0);
         let kept = s.swizzle.bits == 0 || 1 << s.swizzle.base >= run.of;
         last && kept && i64::from(bits) * run.of <= 128
-    }
-
-    /// The element at `index` in the stage that is read.
-    pub fn staged(&mut self, s: &SharedTile, index: Reg) -> Reg {
-        let Some(stage) = self.stage.filter(|_| s.stages > 1) else {
-            return index;
-        };
-        let each = self.b.int(s.elements);
-        let first = self.b.mul(stage, each);
-        self.b.add(index, first)
     }
 
     pub fn swizzled(&mut self, index: Reg, s: Swizzle) -> Reg {

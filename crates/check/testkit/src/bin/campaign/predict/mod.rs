@@ -1,9 +1,10 @@
 //! `cargo xtask zoo --predict`: predicted beside measured time of models, written to
-//! `bench/PREDICTED.md`.
+//! `bench/PREDICTED.md`; with `--on NAME` what is predicted for machines that need not be here.
 //!
 //! The error of a step is |measured - predicted| / measured. A median over steps is weighted by their
 //! time and takes steps of at least 20 us; a model's own error is that of the sums over all steps that
 //! ran. Everything is measured twice: what two identical runs differ by is what no prediction can know.
+mod absent;
 mod page;
 mod record;
 
@@ -17,8 +18,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use testkit::zoo;
 
-const USAGE: &str = "usage: cargo xtask zoo --predict [NAME...] [--threads N] [--out FILE] [--csv FILE] [--record FILE] [--replay FILE] [--prepared DIR] [--lock FILE]...
+const USAGE: &str = "usage: cargo xtask zoo --predict [NAME...] [--on NAME,...] [--threads N] [--out FILE] [--csv FILE] [--record FILE] [--replay FILE] [--prepared DIR] [--lock FILE]...
 
+  --on NAME,...   measures nothing: models planned for these machines, which need not be here, with kernels of
+                  ours and of the vendor [--out FILE: bench/gpu/PREDICTED.md]
   --threads N     workers [default: as many as this machine has, and then one]
   --out FILE      where the table goes [default: bench/PREDICTED.md]
   --csv FILE      every step, tab-separated
@@ -30,6 +33,8 @@ const USAGE: &str = "usage: cargo xtask zoo --predict [NAME...] [--threads N] [-
 #[derive(Default)]
 struct Options {
     names: Vec<String>,
+    /// Machines that are only planned for.
+    on: Vec<String>,
     threads: usize,
     out: PathBuf,
     csv: Option<PathBuf>,
@@ -40,15 +45,14 @@ struct Options {
 }
 
 fn options(args: &[String]) -> Option<Options> {
-    let mut o = Options {
-        out: root().join("bench/PREDICTED.md"),
-        ..Options::default()
-    };
+    let mut o = Options::default();
+    let mut out = None;
     let mut it = args.iter();
     while let Some(a) = it.next() {
         match a.as_str() {
             "--threads" => o.threads = it.next()?.parse().ok().filter(|n| *n > 0)?,
-            "--out" => o.out = it.next()?.into(),
+            "--on" => o.on.extend(it.next()?.split(',').map(String::from)),
+            "--out" => out = Some(it.next()?.into()),
             "--csv" => o.csv = Some(it.next()?.into()),
             "--record" => o.record = Some(it.next()?.into()),
             "--replay" => o.replay = Some(it.next()?.into()),
@@ -58,6 +62,10 @@ fn options(args: &[String]) -> Option<Options> {
             a => o.names.push(a.into()),
         }
     }
+    o.out = out.unwrap_or_else(|| match o.on.is_empty() {
+        true => root().join("bench/PREDICTED.md"),
+        false => root().join("bench/gpu/PREDICTED.md"),
+    });
     Some(o)
 }
 
@@ -140,7 +148,11 @@ pub fn run(args: &[String]) -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    match all(&o) {
+    let done = match o.on.is_empty() {
+        true => all(&o),
+        false => absent::all(&o),
+    };
+    match done {
         Ok(good) => ExitCode::from(u8::from(!good)),
         Err(e) => {
             eprintln!("zoo --predict: {e}");

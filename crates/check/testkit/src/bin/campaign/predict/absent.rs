@@ -1,0 +1,185 @@
+//! `cargo xtask zoo --predict --on NAME`: models planned for machines that need not be here, with kernels of ours
+//! and with the vendor's, written to `bench/gpu/PREDICTED.md`.
+use super::Options;
+use crate::pages::{commit, date, figures};
+use indicatif::{ProgressBar, ProgressStyle};
+use machine::Machine;
+use plan::Plan;
+use shopfloor::machines;
+use shopfloor_tools::planview;
+use shopfloor_tools::targets::{Kernels, Planning};
+use std::fmt::Write as _;
+use std::time::Instant;
+use testkit::{printed, zoo};
+
+/// A model on a machine, by both libraries.
+struct Row {
+    model: String,
+    /// Seconds of a request, steps, and the step that takes longest with its share.
+    ours: Total,
+    vendor: Total,
+    /// Seconds that planning took.
+    planning_s: f64,
+}
+
+struct Total {
+    seconds: f64,
+    steps: usize,
+    longest: (String, f64),
+}
+
+impl Total {
+    fn of(plan: &Plan) -> Total {
+        let mut t = Total {
+            seconds: 0.0,
+            steps: 0,
+            longest: (String::new(), 0.0),
+        };
+        for s in plan.blocks().flat_map(|b| &b.steps) {
+            t.steps += 1;
+            t.seconds += s.predicted.time_s;
+            if s.predicted.time_s > t.longest.1 {
+                t.longest = (s.name.clone(), s.predicted.time_s);
+            }
+        }
+        t
+    }
+}
+
+impl Row {
+    fn ratio(&self) -> f64 {
+        self.ours.seconds / self.vendor.seconds
+    }
+}
+
+fn row(name: &str, machine: &Machine) -> Result<Row, String> {
+    let said = |e: &dyn std::fmt::Display| e.to_string();
+    let found = zoo::find(name).ok_or_else(|| format!("{name} is not at hand"))?;
+    let prepared = found.prepare_temporary().map_err(|e| said(&e))?;
+    let inputs = found.inputs().map_err(|e| said(&e))?;
+    let model = printed::opened(&prepared.model)?;
+    let dims = printed::dims(&model, &inputs);
+    let plan = |kernels| {
+        let planning = Planning {
+            kernels,
+            ..Planning::default()
+        };
+        planview::plan_for(&model, machine, &planning, &dims).map_err(|e| e.to_string())
+    };
+    let begun = Instant::now();
+    let ours = Total::of(&plan(Kernels::Ours)?);
+    let planning_s = begun.elapsed().as_secs_f64();
+    Ok(Row {
+        model: name.into(),
+        ours,
+        vendor: Total::of(&plan(Kernels::Vendor)?),
+        planning_s,
+    })
+}
+
+fn geometric_mean(rows: &[Row]) -> f64 {
+    let sum: f64 = rows.iter().map(|r| r.ratio().ln()).sum();
+    (sum / rows.len().max(1) as f64).exp()
+}
+
+fn table(machine: &Machine, rows: &[Row], gone: &[String], out: &mut String) -> std::fmt::Result {
+    writeln!(out, "## {}\n", machine.name)?;
+    let over = rows.iter().filter(|r| r.ratio() > 2.0).count();
+    writeln!(
+        out,
+        "{} models: ours by the vendor's {:.2} in the geometric mean, {over} above 2. Planning with kernels of ours took {:.1} s in the median, {:.1} s at most.\n",
+        rows.len(),
+        geometric_mean(rows),
+        median(rows.iter().map(|r| r.planning_s).collect()),
+        rows.iter().map(|r| r.planning_s).fold(0.0, f64::max),
+    )?;
+    writeln!(
+        out,
+        "| model | ours | vendor's | ratio | steps | vendor's | longest step |"
+    )?;
+    writeln!(out, "|---|---|---|---|---|---|---|")?;
+    for r in rows {
+        writeln!(
+            out,
+            "| {} | {:.3} ms | {:.3} ms | {:.2} | {} | {} | {} ({:.0} %) |",
+            r.model,
+            r.ours.seconds * 1e3,
+            r.vendor.seconds * 1e3,
+            r.ratio(),
+            r.ours.steps,
+            r.vendor.steps,
+            r.ours.longest.0.replace('|', "/"),
+            100.0 * r.ours.longest.1 / r.ours.seconds.max(1e-12),
+        )?;
+    }
+    for g in gone {
+        writeln!(out, "\n{g}")?;
+    }
+    writeln!(out)
+}
+
+fn median(mut list: Vec<f64>) -> f64 {
+    list.sort_by(f64::total_cmp);
+    list.get(list.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Plans the models for every machine and writes the page.
+///
+/// # Errors
+/// A machine is not known, has no vendor's library, or the page cannot be written.
+pub fn all(o: &Options) -> Result<bool, String> {
+    let mut names = o.names.clone();
+    if names.is_empty() {
+        let large = |n: &String| zoo::find(n).is_some_and(|m| m.meta().large);
+        names = zoo::names().into_iter().filter(|n| !large(n)).collect();
+    }
+    let list: Result<Vec<Machine>, String> =
+        o.on.iter()
+            .map(|n| machines::find(n).map_err(|e| e.to_string()))
+            .collect();
+    let list = list?;
+    let bar = ProgressBar::new((names.len() * list.len()) as u64);
+    if let Ok(s) = ProgressStyle::with_template("{msg:40} [{bar:40}] {pos}/{len}") {
+        bar.set_style(s.progress_chars("=> "));
+    }
+    let (mut tables, mut short, mut whole) = (String::new(), String::new(), true);
+    let mut told = vec![];
+    for machine in &list {
+        let (mut rows, mut gone) = (vec![], vec![]);
+        for name in &names {
+            bar.set_message(format!("{name}, {}", machine.name));
+            match row(name, machine) {
+                Ok(r) => rows.push(r),
+                Err(e) => gone.push(format!("{name}: {e}")),
+            }
+            bar.inc(1);
+        }
+        whole &= gone.is_empty();
+        table(machine, &rows, &gone, &mut tables).map_err(|e| e.to_string())?;
+        let mean = format!("{:.2}", geometric_mean(&rows));
+        let _ = writeln!(
+            short,
+            "{}: ours by the vendor's {mean}, {} models",
+            machine.name,
+            rows.len()
+        );
+        told.push((
+            format!(
+                "predicted for {}, ours by the vendor's, {} models",
+                machine.name,
+                rows.len()
+            ),
+            mean,
+        ));
+    }
+    bar.finish_and_clear();
+    let page = format!(
+        "# Predicted for GPUs that need not be here\n\n{}, commit {}. Each model at the sizes of its reference, planned with kernels of ours and with those that the vendor's library is predicted to launch (f32 by multiply-adds, f16 and bf16 on tensor cores); a time is the sum over the steps of a request, copies between host and device included. Nothing here was measured. Made by `cargo xtask zoo --predict --on NAME`.\n\n{}\n{tables}",
+        date(),
+        commit(),
+        figures("predicted-gpu", "not run", &told),
+    );
+    std::fs::write(&o.out, page).map_err(|e| format!("{}: {e}", o.out.display()))?;
+    print!("{short}");
+    Ok(whole)
+}
