@@ -100,10 +100,6 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
                     .collect()
             }
         };
-        let tile = |a: AxisId| {
-            let cut = grid.iter().chain(&loops).find(|t| t.axis == a);
-            cut.map(|t| t.tile).or(k.axes[a as usize].extent.known())
-        };
         let cuts = Cuts {
             k,
             products: &products,

@@ -41,8 +41,6 @@ pub(crate) struct Build {
     levels: Vec<u32>,
     /// The block of every open loop's body.
     loops: Vec<usize>,
-    /// Whether what does not change in a loop is computed before it.
-    pub hoists: bool,
     blocks: Vec<Block>,
     /// What was computed in the open blocks: only looked up, never walked.
     known: HashMap<Key, Reg, FixedState>,
@@ -180,9 +178,6 @@ impl Build {
     /// The innermost loop in which what `op` makes changes, and the block that it is computed in.
     fn home(&self, op: &Op) -> (u32, usize) {
         let (now, here) = (self.loops.len() as u32, self.blocks.len().saturating_sub(1));
-        if !self.hoists {
-            return (now, here);
-        }
         let of = |list: &[Reg]| list.iter().map(|&r| self.level(r)).max().unwrap_or(0);
         let level = match *op {
             Op::Const(_) | Op::Thread | Op::Task | Op::Dim(_) => 0,

@@ -178,6 +178,25 @@ impl Verifier<'_> {
                 let uniform = c.uniform && self.same[*cond as usize];
                 self.body(body, Context { uniform })
             }
+            Inst::Copy { .. }
+            | Inst::Commit
+            | Inst::Wait(_)
+            | Inst::LoadMatrix { .. }
+            | Inst::Multiply { .. } => self.matrix(i, c, own),
+            Inst::Barrier => self.together("a barrier", c),
+            Inst::Fault { cond, code } => {
+                self.is(*cond, Ty::Bool)?;
+                match self.p.faults.get(*code as usize) {
+                    Some(_) => Ok(()),
+                    None => Err(format!("there is no fault {code}")),
+                }
+            }
+        }
+    }
+
+    /// A copy, its groups, or a matrix instruction.
+    fn matrix(&mut self, i: &Inst, c: Context, own: &mut Vec<Reg>) -> Checked {
+        match i {
             Inst::Copy {
                 array,
                 to,
@@ -195,7 +214,6 @@ impl Verifier<'_> {
                     false => Err(format!("{elements} of {from} are copied to {into}")),
                 }
             }
-            Inst::Commit | Inst::Wait(_) => Ok(()),
             Inst::LoadMatrix {
                 dst, array, index, ..
             } => {
@@ -218,14 +236,7 @@ impl Verifier<'_> {
                     false => Err("sums of a product are no variables of f32".into()),
                 }
             }
-            Inst::Barrier => self.together("a barrier", c),
-            Inst::Fault { cond, code } => {
-                self.is(*cond, Ty::Bool)?;
-                match self.p.faults.get(*code as usize) {
-                    Some(_) => Ok(()),
-                    None => Err(format!("there is no fault {code}")),
-                }
-            }
+            _ => Ok(()),
         }
     }
 

@@ -449,13 +449,6 @@ impl Printer<'_> {
                 self.body(body)?;
                 self.line("}");
             }
-            Inst::Copy { .. }
-            | Inst::Commit
-            | Inst::Wait(_)
-            | Inst::LoadMatrix { .. }
-            | Inst::Multiply { .. } => {
-                return Err("there are no matrix instructions, and no copies beside them".into());
-            }
             Inst::Barrier => self.line("workgroupBarrier();"),
             Inst::Fault { cond, code } => {
                 let set = match self.atomic[0] {
@@ -464,6 +457,7 @@ impl Printer<'_> {
                 };
                 self.line(&format!("if (r{cond}) {{ {set} }}"));
             }
+            _ => return Err("there are no matrix instructions, and no copies beside them".into()),
         }
         Ok(())
     }

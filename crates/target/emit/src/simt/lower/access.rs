@@ -2,7 +2,7 @@
 use super::state::{At, Lower, Result, Run};
 use crate::simt::ir::{Inst, Op, Reg, Ty};
 use expr::{Binary, Compare};
-use kernel::{AxisId, Kernel, OperandId};
+use kernel::{Access, AxisId, Kernel, OperandId};
 use layout::DType;
 
 /// Where an element is, whether it is inside its bounds, and whether it can be touched at all.
@@ -35,33 +35,7 @@ impl Lower<'_> {
         for &x in &self.depends[o as usize] {
             exists = self.b.both(exists, at.valid[x as usize]);
         }
-        let mut inside = None;
-        for bound in &a.bounds {
-            let base = self.b.dim(&bound.base, Ty::I32);
-            let mut terms = vec![];
-            for (axis, by) in &bound.terms {
-                terms.push((at.coord[*axis as usize], self.b.dim(by, Ty::I32)));
-            }
-            let sum = self.sum(base, &terms);
-            if self.b.hoists && self.b.number(sum).is_none() {
-                // As a natural number, what is below 0 is beyond every end.
-                let sum = self.b.op(Ty::U32, Op::Bits(sum));
-                let end = self.b.dim(&bound.extent, Ty::I32);
-                let end = match self.b.number(end) {
-                    Some(n) => self.b.constant(n, Ty::U32),
-                    None => self.b.op(Ty::U32, Op::Bits(end)),
-                };
-                let fine = self.b.compare(Compare::Lt, sum, end);
-                inside = self.b.both(inside, Some(fine));
-                continue;
-            }
-            let zero = self.b.int(0);
-            let end = self.b.dim(&bound.extent, Ty::I32);
-            let low = self.b.compare(Compare::Ge, sum, zero);
-            let high = self.b.compare(Compare::Lt, sum, end);
-            inside = self.b.both(inside, Some(low));
-            inside = self.b.both(inside, Some(high));
-        }
+        let inside = self.inside(a, at);
         let offset = self.b.dim(&a.offset, Ty::I32);
         let mut terms = vec![];
         for t in &a.terms {
@@ -78,7 +52,7 @@ impl Lower<'_> {
                 terms.push((part, stride));
             }
         }
-        let mut index = self.sum(offset, &terms);
+        let mut index = self.b.linear(offset, &terms);
         for i in &a.indexed {
             let name = self.kernel.operands[i.by as usize].name.clone();
             let raw = self.load_guarded(i.by, at, inside)?;
@@ -133,15 +107,36 @@ impl Lower<'_> {
         })
     }
 
-    /// `base` and coordinates times factors.
-    fn sum(&mut self, base: Reg, terms: &[(Reg, Reg)]) -> Reg {
-        if self.b.hoists {
-            return self.b.linear(base, terms);
+    /// Whether a position is inside the bounds of an access, where that is not certain.
+    fn inside(&mut self, a: &Access, at: &At) -> Option<Reg> {
+        let mut inside = None;
+        for bound in &a.bounds {
+            let base = self.b.dim(&bound.base, Ty::I32);
+            let mut terms = vec![];
+            for (axis, by) in &bound.terms {
+                terms.push((at.coord[*axis as usize], self.b.dim(by, Ty::I32)));
+            }
+            let sum = self.b.linear(base, &terms);
+            if self.b.number(sum).is_none() {
+                // As a natural number, what is below 0 is beyond every end.
+                let sum = self.b.op(Ty::U32, Op::Bits(sum));
+                let end = self.b.dim(&bound.extent, Ty::I32);
+                let end = match self.b.number(end) {
+                    Some(n) => self.b.constant(n, Ty::U32),
+                    None => self.b.op(Ty::U32, Op::Bits(end)),
+                };
+                let fine = self.b.compare(Compare::Lt, sum, end);
+                inside = self.b.both(inside, Some(fine));
+                continue;
+            }
+            let zero = self.b.int(0);
+            let end = self.b.dim(&bound.extent, Ty::I32);
+            let low = self.b.compare(Compare::Ge, sum, zero);
+            let high = self.b.compare(Compare::Lt, sum, end);
+            inside = self.b.both(inside, Some(low));
+            inside = self.b.both(inside, Some(high));
         }
-        terms.iter().fold(base, |sum, &(c, by)| {
-            let part = self.b.mul(c, by);
-            self.b.add(sum, part)
-        })
+        inside
     }
 
     /// Whether neighbours of `run` lie together in operand `o`, all of them inside or outside.

@@ -61,7 +61,6 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     let mut b = Build::new();
     let staged = |p: &Place| matches!(p, Place::Shared { stages: 2.., .. });
     let ahead = map.fragment.is_some() || schedule.places.iter().any(staged);
-    b.hoists = ahead;
     let thread = b.op(Ty::I32, Op::Thread);
     let mut l = Lower {
         kernel,

@@ -150,10 +150,7 @@ impl Lower<'_> {
         let mut at = self.origin();
         let mut apart = None;
         let sizes: Vec<i64> = c.home.axes.iter().map(|a| a.1).collect();
-        let parts = match self.groups.is_empty() {
-            true => self.plain_parts(offset, &sizes),
-            false => self.parts(offset, &sizes),
-        };
+        let parts = self.parts(offset, &sizes);
         for (&(a, _), p) in c.home.axes.iter().zip(parts).rev() {
             let i = a as usize;
             let axis = self.axes[i].clone();
@@ -176,22 +173,6 @@ impl Lower<'_> {
             *v = self.b.both(*v, Some(w));
         }
         Piece { at, apart, within }
-    }
-
-    /// The parts of `index` along axes of so many positions, by division.
-    fn plain_parts(&mut self, index: Reg, sizes: &[i64]) -> Vec<Reg> {
-        let mut rest = index;
-        let mut out = vec![];
-        for (i, &n) in sizes.iter().enumerate().rev() {
-            let size = self.b.int(n);
-            out.push(match i {
-                0 => rest,
-                _ => self.b.rem(rest, size),
-            });
-            rest = self.b.div(rest, size);
-        }
-        out.reverse();
-        out
     }
 
     /// Copies what is at `offsets` of the shared tile: all loads stand before the first store.

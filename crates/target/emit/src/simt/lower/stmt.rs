@@ -148,7 +148,7 @@ impl Lower<'_> {
     }
 
     /// 0 as an element of a tile.
-    fn zero(&mut self, t: TileId) -> Reg {
+    pub fn zero(&mut self, t: TileId) -> Reg {
         let ty = self.ty(t);
         match ty.is_float() {
             true => self.b.float(0.0, ty),

@@ -242,21 +242,17 @@ impl Lower<'_> {
             terms.push((p, stride));
             stride *= n;
         }
-        if self.b.hoists && s.moves_in_lines() {
+        if s.moves_in_lines() {
             return self.index_in_line(s, at, &terms);
         }
-        if self.b.hoists && s.swizzle.bits == 0 {
-            let first = self.stage_first(s);
+        let first = self.stage_first(s);
+        if s.swizzle.bits == 0 {
             return self.sum_of(first, &terms);
         }
-        let mut index = self.b.int(0);
-        for (p, by) in terms {
-            let by = self.b.int(by);
-            let part = self.b.mul(p, by);
-            index = self.b.add(index, part);
-        }
+        let zero = self.b.int(0);
+        let index = self.sum_of(zero, &terms);
         let index = self.swizzled(index, s.swizzle);
-        self.staged(s, index)
+        self.b.add(index, first)
     }
 
     fn sum_of(&mut self, base: Reg, terms: &[(Reg, i64)]) -> Reg {

@@ -145,10 +145,7 @@ impl<'a> Lower<'a> {
         for _ in &all {
             parts.push(self.b.var(ty));
         }
-        let zero = match ty.is_float() {
-            true => self.b.float(0.0, ty),
-            false => self.b.constant(0, ty),
-        };
+        let zero = self.zero(acc);
         for (at, &part) in all.iter().zip(&parts) {
             let first = match apart || exact {
                 true => zero,

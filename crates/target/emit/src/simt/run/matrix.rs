@@ -1,0 +1,210 @@
+//! Copies beside what follows, and matrix instructions.
+use super::super::ir::{Inst, Reg, Ty, Var};
+use super::{Machine, Memory, R, StopReason, strange};
+use kernel::{Fragment, OperandId};
+use layout::DType;
+use std::collections::VecDeque;
+
+/// A copy under way: shared array, first element, and what is written there.
+pub(super) struct Copy {
+    array: u32,
+    to: i64,
+    values: Vec<u64>,
+}
+
+/// Copies of one thread: those that are in no group yet, and groups, the oldest first.
+#[derive(Default)]
+pub(super) struct Copies {
+    open: Vec<Copy>,
+    groups: VecDeque<Vec<Copy>>,
+}
+
+/// Lanes of a warp, and elements of a line of a block that a warp loads.
+const WARP: usize = 32;
+pub(super) const LINE: usize = 8;
+
+/// The bits of a 16-bit float, to which `v` is rounded.
+pub(super) fn half_bits(v: f32, d: DType) -> u16 {
+    match d {
+        DType::BF16 => half::bf16::from_f32(v).to_bits(),
+        _ => half::f16::from_f32(v).to_bits(),
+    }
+}
+
+fn half_value(bits: u16, d: DType) -> f64 {
+    match d {
+        DType::BF16 => half::bf16::from_bits(bits).into(),
+        _ => half::f16::from_bits(bits).into(),
+    }
+}
+
+impl<M: Memory> Machine<'_, M> {
+    /// A copy, its groups, or a matrix instruction.
+    pub(super) fn together(&mut self, i: &Inst, active: &[usize]) -> Result<(), StopReason> {
+        match i {
+            Inst::Copy {
+                array,
+                to,
+                operand,
+                index,
+                elements,
+                guard,
+            } => {
+                for &l in active {
+                    let asked = guard.is_none_or(|g| self.get(g, l) != 0);
+                    let from = (*operand, self.int(*index, l), *elements);
+                    let copy = self.copy((*array, self.int(*to, l)), from, asked, l)?;
+                    self.copies[l].open.push(copy);
+                }
+            }
+            Inst::Commit => {
+                for &l in active {
+                    let group = std::mem::take(&mut self.copies[l].open);
+                    self.copies[l].groups.push_back(group);
+                }
+            }
+            Inst::Wait(left) => {
+                for &l in active {
+                    self.wait(*left as usize, l)?;
+                }
+            }
+            Inst::LoadMatrix {
+                dst,
+                array,
+                index,
+                transposed,
+            } => self.load_matrix(*dst, (*array, *index, *transposed), active)?,
+            Inst::Multiply {
+                fragment,
+                sums,
+                a,
+                b,
+            } => self.multiply(fragment, *sums, (*a, *b), active)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What a copy will write, which is not to be read meanwhile.
+    fn copy(
+        &mut self,
+        (array, to): (u32, i64),
+        (operand, from, elements): (OperandId, i64, u32),
+        asked: bool,
+        lane: usize,
+    ) -> R<Copy> {
+        let n = i64::from(elements);
+        if to % n != 0 || asked && from % n != 0 {
+            return Err(format!("{n} elements are copied from {from} to {to}"));
+        }
+        let d = self.p.shared[array as usize].dtype;
+        let ty = Ty::of(d).ok_or("a copy of what no thread holds")?;
+        let mut values = vec![];
+        for k in 0..n {
+            values.push(match asked {
+                true => self.load(operand, from + k, ty)?,
+                false => 0,
+            });
+            self.store_shared(array, to + k, lane, strange(d))?;
+        }
+        Ok(Copy { array, to, values })
+    }
+
+    /// Ends the oldest groups of a thread's copies until `left` are under way.
+    fn wait(&mut self, left: usize, lane: usize) -> R<()> {
+        while self.copies[lane].groups.len() > left {
+            for c in self.copies[lane].groups.pop_front().unwrap_or_default() {
+                for (k, v) in c.values.into_iter().enumerate() {
+                    self.store_shared(c.array, c.to + k as i64, lane, v)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The first lanes of the warps in `active`, all of whose lanes come by.
+    fn warps(&self, active: &[usize]) -> R<Vec<usize>> {
+        let whole = |w: &[usize]| {
+            w.len() == WARP && w[0].is_multiple_of(WARP) && w[WARP - 1] - w[0] == WARP - 1
+        };
+        match active.chunks(WARP).all(whole) {
+            true => Ok(active.iter().copied().step_by(WARP).collect()),
+            false => Err("a matrix instruction where not all threads of a warp come by".into()),
+        }
+    }
+
+    fn load_matrix(
+        &mut self,
+        dst: [Reg; 4],
+        (array, index, transposed): (u32, Reg, bool),
+        active: &[usize],
+    ) -> R<()> {
+        let d = self.p.shared[array as usize].dtype;
+        for first in self.warps(active)? {
+            for (n, r) in dst.into_iter().enumerate() {
+                let mut block = [[0u16; LINE]; LINE];
+                for (line, out) in block.iter_mut().enumerate() {
+                    let from = first + n * LINE + line;
+                    let at = self.int(index, from);
+                    for (k, v) in out.iter_mut().enumerate() {
+                        // Which lanes read is of no account: none of them may race with a writer.
+                        let x = self.load_shared(array, at + k as i64, from)?;
+                        *v = half_bits(f32::from_bits(x as u32), d);
+                    }
+                }
+                for lane in 0..WARP {
+                    let (line, k) = (lane / 4, lane % 4 * 2);
+                    let [low, high] = match transposed {
+                        false => [block[line][k], block[line][k + 1]],
+                        true => [block[k][line], block[k + 1][line]],
+                    };
+                    self.set(r, first + lane, u64::from(low) | u64::from(high) << 16);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn multiply(
+        &mut self,
+        f: &Fragment,
+        sums: [Var; 4],
+        (a, b): ([Reg; 4], [Reg; 2]),
+        active: &[usize],
+    ) -> R<()> {
+        let pair = |m: &Self, r: Reg, lane: usize| {
+            let word = m.get(r, lane) as u32;
+            [word, word >> 16].map(|h| half_value(h as u16, f.input))
+        };
+        for first in self.warps(active)? {
+            let mut left = [[0f64; 16]; 16];
+            let mut right = [[0f64; 16]; LINE];
+            for lane in 0..WARP {
+                let (g, p) = (lane / 4, lane % 4 * 2);
+                for (n, r) in a.into_iter().enumerate() {
+                    let at = (g + n % 2 * 8, p + n / 2 * 8);
+                    for (k, v) in pair(self, r, first + lane).into_iter().enumerate() {
+                        left[at.0][at.1 + k] = v;
+                    }
+                }
+                for (n, r) in b.into_iter().enumerate() {
+                    for (k, v) in pair(self, r, first + lane).into_iter().enumerate() {
+                        right[g][p + n * 8 + k] = v;
+                    }
+                }
+            }
+            for lane in 0..WARP {
+                let (g, p) = (lane / 4, lane % 4 * 2);
+                for (n, v) in sums.into_iter().enumerate() {
+                    let (row, column) = (g + n / 2 * 8, p + n % 2);
+                    let at = v as usize * self.lanes + first + lane;
+                    let before = f64::from(f32::from_bits(self.vars[at] as u32));
+                    let products = left[row].iter().zip(&right[column]);
+                    let sum = products.fold(before, |s, (x, y)| s + x * y);
+                    self.vars[at] = u64::from((sum as f32).to_bits());
+                }
+            }
+        }
+        Ok(())
+    }
+}
