@@ -478,6 +478,35 @@ fn the_emulator_runs_the_text() {
     }
 }
 
+/// In f32 there are no matrix instructions: tiles are copied ahead all the same, and attention's weights go
+/// through shared memory.
+#[test]
+fn f32_copies_ahead_and_the_emulator_runs_the_text() {
+    for case in [gemm(DType::F32), conv(DType::F32), attention(DType::F32)] {
+        let want = run_graph(&case.graph, &case.inputs).unwrap();
+        for (name, arch) in MACHINES {
+            let program = planned(&case, name, arch);
+            let ahead = |p: &Place| matches!(p, Place::Shared { stages: 2.., .. });
+            assert!(
+                program.schedule().places.iter().any(ahead),
+                "{} for {arch}: nothing is copied ahead\n{program}",
+                case.name
+            );
+            let buffers = operands(&case, &program, &want[0]);
+            let symbols: Vec<(&str, i64)> = case.at.iter().map(|(s, v)| (*s, *v)).collect();
+            let text = ptx::emit(&program, arch).unwrap();
+            let got = Emulated::on(arch)
+                .launch(&program, &text, &symbols, &buffers)
+                .unwrap_or_else(|e| panic!("{} for {arch}: {e}", case.name));
+            let worst = (0..got[0].len())
+                .map(|i| (got[0].get_f64(i) - want[0].get_f64(i)).abs())
+                .fold(0.0, f64::max);
+            println!("{} for {arch}: largest difference {worst:.2e}", case.name);
+            assert!(worst <= 1e-4, "{} for {arch}: {worst}", case.name);
+        }
+    }
+}
+
 /// What the operands of the case's only kernel hold; `out` gives the shape of the result.
 fn operands(case: &Case, program: &TileProgram, out: &Tensor) -> Vec<Tensor> {
     let source = planner::program(&case.graph, &ProgramOptions::default()).unwrap();

@@ -291,3 +291,39 @@ fn swizzles_keep_lines_and_spread_banks() {
         }
     }
 }
+
+/// What the threads of a CTA do, as text: copies run ahead of the loop that multiplies, and what does not change
+/// in it stands before it.
+#[test]
+fn threads_of_a_gemm() {
+    let program = TileProgram::new(gemm(Dim::Known(256)), schedule()).unwrap();
+    let caps = shopfloor_emit::simt::Caps {
+        shuffle: 32,
+        copies: true,
+    };
+    let threads = shopfloor_emit::simt::lower(&program, caps).unwrap();
+    shopfloor_emit::simt::verify::verify(&threads).unwrap();
+    let text = threads.to_string();
+    let count = |what: &str| {
+        text.lines()
+            .filter(|l| l.trim_start().starts_with(what))
+            .count()
+    };
+    // Before the loop and in it, two of each factor per thread.
+    assert_eq!((count("copy ta"), count("copy tb")), (4, 4), "{text}");
+    assert_eq!(
+        (count("wait 1"), count("barrier"), count("commit")),
+        (1, 1, 2),
+        "{text}"
+    );
+    let multiplied = text
+        .lines()
+        .filter(|l| l.contains("+= m16n8k16 f16"))
+        .count();
+    assert_eq!(multiplied, 16, "{text}");
+    let body = text.split("for ").nth(2).unwrap_or_default();
+    let divides = |l: &&str| l.contains("= div ") || l.contains("= fmod ");
+    let inside: Vec<&str> = body.lines().filter(divides).collect();
+    // Three stages take turns; nothing else is divided in the loop.
+    assert!(inside.len() <= 2, "{inside:?}");
+}

@@ -11,8 +11,8 @@ use std::rc::Rc;
 
 /// Loads of a copy to shared memory that are written out before the first is stored.
 const AHEAD: i64 = 8;
-/// Copies of a piece that a thread makes at most, all written out.
-const MAX_COPIES: i64 = 256;
+/// Copies beside what follows that are written out, whose places are then computed before any loop.
+const MAX_COPIES: i64 = 64;
 
 /// A copy of an operand's piece into a tile in shared memory.
 struct Staging {
@@ -119,15 +119,7 @@ impl Lower<'_> {
         let rounds = (home.elements + c.step - 1) / c.step;
         let wide = self.b.int(wide);
         let own = self.b.mul(self.thread, wide);
-        if rounds > MAX_COPIES && ahead {
-            return self.fail(
-                "copies of a thread",
-                format!(
-                    "a thread makes {rounds} copies of a piece; at most {MAX_COPIES} can be printed"
-                ),
-            );
-        }
-        if rounds <= AHEAD || ahead {
+        if rounds <= AHEAD || ahead && rounds <= MAX_COPIES {
             let mut offsets = vec![];
             for r in 0..rounds {
                 let by = self.b.int(r * c.step);
