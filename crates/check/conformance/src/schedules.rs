@@ -175,11 +175,27 @@ pub fn gpu_schedules(
         let mut places = vec![];
         // Copies run ahead of a loop now and then.
         let depth = rng.of(&[1u32, 1, 2, 3]);
+        let swizzles = [
+            (0, 0, 0),
+            (0, 0, 0),
+            (3, 2, 5),
+            (2, 2, 4),
+            (1, 2, 3),
+            (1, 0, 2),
+        ];
+        let (bits, base, shift) = rng.of(&swizzles);
+        let swizzle = Swizzle { bits, base, shift };
         for t in 0..k.tiles.len() as TileId {
             let axes = &k.tiles[t as usize].axes;
             let looped = loaded_once(k, t) && loops.iter().any(|l| axes.contains(&l.axis));
+            // A swizzle stays within its tile.
+            let size = axes.iter().fold(1i64, |n, &a| n.saturating_mul(tile(a)));
+            let swizzle = match size % (1 << (swizzle.base + swizzle.bits)) {
+                0 => swizzle,
+                _ => Swizzle::default(),
+            };
             let shared = Place::Shared {
-                swizzle: Swizzle::default(),
+                swizzle,
                 stages: if looped { depth } else { 1 },
             };
             let held = match own(t) <= 32 {

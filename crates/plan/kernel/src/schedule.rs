@@ -183,6 +183,18 @@ impl Schedule {
             .map(|t| t.tile)
     }
 
+    /// Positions of `axis` that a tile has room for on a GPU: those of a piece, of which there are no more than the
+    /// axis has, but fragments are whole; `None` where that is not known.
+    pub fn positions(&self, kernel: &crate::Kernel, axis: AxisId) -> Option<i64> {
+        let extent = kernel.axes.get(axis as usize)?.extent.known();
+        let fragments = matches!(&self.mapping, Mapping::Gpu(g) if g.fragment.is_some());
+        match (self.tile(axis), extent) {
+            (Some(t), _) if fragments => Some(t),
+            (Some(t), Some(e)) => Some(t.min(e.max(1))),
+            (t, e) => t.or(e.map(|e| e.max(1))),
+        }
+    }
+
     /// PTX of the user's that is launched in place of what is printed.
     pub fn code(&self) -> Option<&Arc<Code>> {
         match &self.mapping {

@@ -147,10 +147,10 @@ fn staged(k: &Kernel, s: &Schedule, b: &Blame) -> Result<(), KernelError> {
         if swizzle.bits == 0 {
             continue;
         }
-        let size = tile.axes.iter().try_fold(1i64, |n, &a| {
-            let positions = s.tile(a).or(k.axes.get(a as usize)?.extent.known())?;
-            n.checked_mul(positions)
-        });
+        let size = tile
+            .axes
+            .iter()
+            .try_fold(1i64, |n, &a| n.checked_mul(s.positions(k, a)?));
         let unit = 1i64 << (swizzle.base + swizzle.bits);
         b.need(
             swizzle.shift >= swizzle.bits && size.is_none_or(|n| n % unit == 0),

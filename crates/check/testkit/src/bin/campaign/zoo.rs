@@ -171,6 +171,9 @@ fn complain(rows: &[(&str, Row)]) {
 }
 
 pub fn run(args: &[String]) -> ExitCode {
+    if args.first().is_some_and(|a| a == "--predict") {
+        return crate::predict::run(&args[1..]);
+    }
     if let Some(at) = args.iter().position(|a| a == "--on") {
         let Some(on) = args.get(at + 1) else {
             eprintln!("zoo: --on takes a device, such as wgpu");
@@ -178,9 +181,6 @@ pub fn run(args: &[String]) -> ExitCode {
         };
         let rest: Vec<String> = [&args[..at], &args[at + 2..]].concat();
         return crate::zoo_on::run(on, &rest);
-    }
-    if args.first().is_some_and(|a| a == "--predict") {
-        return crate::predict::run(&args[1..]);
     }
     let large = args.iter().any(|a| a == "--large");
     let names: Vec<&String> = args.iter().filter(|a| !a.starts_with("--")).collect();

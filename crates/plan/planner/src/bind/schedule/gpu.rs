@@ -565,7 +565,15 @@ impl Gpu<'_> {
                 Some(_) => Swizzle::default(),
                 // Rows and columns that lie along lines are read as they are.
                 None if !summed(kernel, tile, last) => Swizzle::default(),
-                None => line_swizzle(line, i64::from(bits / 8)),
+                None => {
+                    // A piece has no more positions than the axis.
+                    let there = kernel.axes[last as usize].extent.known();
+                    let whole = there.is_none_or(|n| n >= line);
+                    match whole && r.tile_of(last) == Some(line) {
+                        true => line_swizzle(line, i64::from(bits / 8)),
+                        false => Swizzle::default(),
+                    }
+                }
             };
             places[tile as usize] = Place::Shared { swizzle, stages };
             let size = i64::from(bits / 8) * i64::from(stages);

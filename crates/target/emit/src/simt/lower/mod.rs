@@ -203,14 +203,8 @@ impl Lower<'_> {
         }
         for (i, a) in self.kernel.axes.iter().enumerate() {
             let spread = self.map.spread(i as AxisId);
-            let cut = self.schedule.tile(i as AxisId);
             let extent = a.extent.known();
-            let bound = match (cut, extent) {
-                // Fragments are whole, whatever an extent is.
-                (Some(t), _) if self.map.fragment.is_some() => Some(t),
-                (Some(t), Some(e)) => Some(t.min(e.max(1))),
-                (t, e) => t.or(e.map(|e| e.max(1))),
-            };
+            let bound = self.schedule.positions(self.kernel, i as AxisId);
             if bound.is_some_and(|b| b > MAX_PIECE) && spread.count > 1 {
                 return self.fail(
                     "piece",
