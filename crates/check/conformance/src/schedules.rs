@@ -96,6 +96,34 @@ fn loaded_once(k: &Kernel, t: TileId) -> bool {
     writes == 1 && k.body.iter().any(loaded)
 }
 
+/// Axes over so many threads in a random order, most of them.
+fn spread(k: &Kernel, threads: u32, rng: &mut Rng) -> Vec<Spread> {
+    let mut spread: Vec<Spread> = vec![];
+    let mut used = 1u32;
+    let mut order: Vec<AxisId> = (0..k.axes.len() as AxisId).collect();
+    for i in (1..order.len()).rev() {
+        order.swap(i, rng.below(i + 1));
+    }
+    for axis in order {
+        if rng.once_in(3) {
+            continue;
+        }
+        let most = (threads / used).max(1);
+        let count = (1u32 << rng.below(6)).min(1 << most.ilog2());
+        let each = rng.of(&[1, 1, 1, 2, 4]);
+        if count > 1 || each > 1 {
+            spread.push(Spread {
+                axis,
+                stride: used,
+                count,
+                each,
+            });
+            used *= count;
+        }
+    }
+    spread
+}
+
 /// Lays an axis of a contraction's result over the threads that an axis of its sum lies over.
 fn over_the_same(k: &Kernel, spread: &mut Vec<Spread>, rng: &mut Rng) {
     let mut pairs = vec![];
@@ -138,29 +166,7 @@ pub fn gpu_schedules(
             let extent = k.axes[a as usize].extent.eval(lookup).unwrap_or(1).max(1);
             cut.unwrap_or(i64::MAX).min(extent)
         };
-        let mut spread: Vec<Spread> = vec![];
-        let mut used = 1u32;
-        let mut order: Vec<AxisId> = (0..k.axes.len() as AxisId).collect();
-        for i in (1..order.len()).rev() {
-            order.swap(i, rng.below(i + 1));
-        }
-        for axis in order {
-            if rng.once_in(3) {
-                continue;
-            }
-            let most = (threads / used).max(1);
-            let count = (1u32 << rng.below(6)).min(1 << most.ilog2());
-            let each = rng.of(&[1, 1, 1, 2, 4]);
-            if count > 1 || each > 1 {
-                spread.push(Spread {
-                    axis,
-                    stride: used,
-                    count,
-                    each,
-                });
-                used *= count;
-            }
-        }
+        let mut spread = spread(k, threads, rng);
         // A sum's axis over the threads of its result now and then.
         if rng.once_in(3) {
             over_the_same(k, &mut spread, rng);

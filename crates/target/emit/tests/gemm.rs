@@ -231,6 +231,9 @@ fn what_cannot_be_printed_is_named() {
         }),
         "stages"
     );
+    let mut large = k();
+    large.operands[0].elements = Dim::Known(1 << 31);
+    assert_eq!(rule(large, |_, _| ()), "coordinates");
     assert_eq!(
         rule(k(), |s, _| s.mapping = Mapping::Cpu(CpuMapping::default())),
         "GPU mapping"

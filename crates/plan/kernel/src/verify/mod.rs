@@ -41,12 +41,13 @@
 //!   one loop each; axes that get another label are not cut.
 //! - `places`: one place per tile; a tile in place is a loaded tile that nothing else writes, or one
 //!   that is stored once; pipelines have 1 to 16 stages and swizzles stay within 32 bits.
-//! - `stages`: a tile with several stages is made by one load in a loop, which its readers are in too,
-//!   for a tensor-core instruction; all such tiles have as many.
+//! - `stages`: a tile with several stages is made by one load in a loop, which its readers are in too;
+//!   all such tiles have as many.
 //! - `swizzle`: on a GPU, a swizzle is undone by itself and keeps a tile's elements inside it.
 //! - `spread`: axes that lie over threads exist, once each; the directions that threads are numbered
 //!   along begin where the one before ends and need no more threads than the CTA has; no two axes
-//!   that a statement goes over lie along one direction.
+//!   that a statement goes over lie along one direction, but for a sum's axis that lies over the threads of its
+//!   result: then every thread goes over all of it, and all of them see the factors.
 //! - `code`: code of the user's is launched with sizes in symbols of the kernel.
 //! - `mapping`: register tiles and CTA shapes are not empty and name axes that exist, once each.
 //!

@@ -1,19 +1,13 @@
 //! PTX for NVIDIA GPUs: text that needs only the driver.
 //!
-//! One CTA runs one task: `%ctaid.x` is the task's number in raster order. Every tile program with
-//! [`kernel::Mapping::Gpu`] whose statements are of the kinds below is printed, whatever its family:
-//! loads staged in shared memory (`cp.async`, zero fill outside the bounds, a ring of stages in
-//! loops), contractions of f16 or bf16 into f32 (`ldmatrix`, `mma.sync.m16n8k16`), maps, folds over the
-//! columns of a tile, and bounded stores. GEMM, convolution as an implicit GEMM and online-softmax
-//! attention are of this form.
+//! One CTA runs one task: `%ctaid.x` is the task's number in raster order. What its threads do is said by
+//! [`crate::simt`], for every family and with matrix instructions or without; this module prints it, counts its
+//! instructions and estimates its registers. Matrix instructions are `mma.sync.m16n8k16` of f16 or bf16 into f32,
+//! whose fragments `ldmatrix` loads; copies that go on beside what follows are `cp.async`, from sm_80 on.
 //!
-//! A schedule without a tensor-core instruction goes another way: [`crate::simt`] makes threads of it,
-//! and this module prints those, for every family.
-//!
-//! Rules of storage: a tile in shared memory has the order of the tile's own axes, the last one
-//! innermost, so a schedule that loads `load_bytes` at a time puts the operand's unit-stride axis
-//! last. Swizzles count f16 elements of one stage. Coordinates and extents are below 2^31; addresses
-//! are 64 bits.
+//! Rules of storage: a tile in shared memory has the order of the tile's own axes, the last one innermost; one that
+//! a matrix instruction reads has the axes of its rows or columns, and those that are summed, together. Swizzles
+//! count elements of one stage. Coordinates, extents and elements of an operand are below 2^31.
 mod arch;
 mod count;
 mod params;

@@ -310,8 +310,9 @@ pub(super) fn given(estimate: u32, most: u32) -> u32 {
 const PLENTY: u32 = 32;
 /// What ptxas takes, in percent: for each register that is alive at once, and for each more when loads
 /// are ahead of use as far as they can be. Of two planes the one for registers that are short was laid so that
-/// of kernels of six programs on three architectures none takes 15% less: what ptxas takes beyond it is kept
-/// from it by [`given`], with which none of them spills.
+/// of kernels of six programs on three architectures none took 15% less: what ptxas takes beyond it is kept
+/// from it by [`given`], with which none of them spills. Since what does not change in a loop stands before it in
+/// the text, of which ptxas makes some again in the loop, two of forty take 15 to 19% less.
 const SHORT_OF: (u32, u32) = (107, 66);
 /// The other plane goes through what the small ones take.
 const FREELY: (u32, u32) = (96, 80);

@@ -11,8 +11,8 @@ use super::renumber::renumbered;
 use super::{gpu_flat, gpu_layout, tiles};
 use crate::bind::ctx::Space;
 use kernel::{
-    AxisId, AxisTile, Fragment, GpuMapping, GpuTarget, Kernel, Mapping, OperandId, Place, Schedule,
-    Spread, Stmt, Swizzle, TileId,
+    AxisId, AxisTile, Fragment, GpuMapping, GpuTarget, Kernel, Mapping, Operand, OperandId, Place,
+    Schedule, Spread, Stmt, Swizzle, TileId,
 };
 
 /// Registers of a thread that tile programs may count on, whatever a machine has.
@@ -34,6 +34,11 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     let (Some(gpu), kernel) = (&space.ctx.target.gpu, space.kernel) else {
         return vec![];
     };
+    // Threads number elements in 32 bits.
+    let small = |o: &Operand| space.ctx.top(&o.elements) <= i64::from(i32::MAX);
+    if !kernel.operands.iter().all(small) {
+        return vec![];
+    }
     if !kernel.ordered().is_empty() {
         return gpu_flat::candidates(space);
     }

@@ -19,7 +19,8 @@ use super::ir::{Buffer, Inst, Op, Program, Reg, Ty};
 use crate::EmitError;
 use expr::{Binary, Compare};
 use kernel::{
-    AxisId, AxisTile, Fragment, GpuMapping, Mapping, Node, Place, Role, TileId, TileProgram, work,
+    AxisId, AxisTile, Fragment, GpuMapping, Kernel, Mapping, Node, Operand, Place, Role, TileId,
+    TileProgram, work,
 };
 use layout::{DType, Dim};
 pub use state::Caps;
@@ -50,6 +51,9 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
             "the schedule is for a CPU; bind the program to a GPU's target",
         );
     };
+    if let Some(why) = too_large(kernel) {
+        return fail("coordinates", &why);
+    }
     if let Some(f) = map.fragment
         && let Err((rule, why)) = fragment(f, map)
     {
@@ -127,6 +131,19 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         panic!("{why}\n{program}");
     }
     Ok(program)
+}
+
+/// Which operand has more elements than are numbered.
+fn too_large(kernel: &Kernel) -> Option<String> {
+    let large = |o: &&Operand| {
+        let n = o.elements.known();
+        n.is_some_and(|n| n > i64::from(i32::MAX))
+    };
+    let o = kernel.operands.iter().find(large)?;
+    Some(format!(
+        "operand '{}' has 2^31 elements or more; they are numbered in 32 bits",
+        o.name
+    ))
 }
 
 /// Whether there is a matrix instruction of this form, and threads for it.

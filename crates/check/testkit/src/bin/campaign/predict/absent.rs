@@ -69,6 +69,9 @@ fn row(name: &str, machine: &Machine) -> Result<Row, String> {
     let begun = Instant::now();
     let ours = Total::of(&plan(Kernels::Ours)?);
     let planning_s = begun.elapsed().as_secs_f64();
+    if ours.steps == 0 {
+        return Err("nothing of it is planned before a request gives its sizes".into());
+    }
     Ok(Row {
         model: name.into(),
         ours,
@@ -87,11 +90,16 @@ fn table(machine: &Machine, rows: &[Row], gone: &[String], out: &mut String) -> 
     let over = rows.iter().filter(|r| r.ratio() > 2.0).count();
     writeln!(
         out,
-        "{} models: ours by the vendor's {:.2} in the geometric mean, {over} above 2. Planning with kernels of ours took {:.1} s in the median, {:.1} s at most.\n",
+        "{} models: ours by the vendor's {:.2} in the geometric mean, {over} above 2. Planning with kernels of ours took {:.1} s in the median, {:.1} s at most{}.\n",
         rows.len(),
         geometric_mean(rows),
         median(rows.iter().map(|r| r.planning_s).collect()),
         rows.iter().map(|r| r.planning_s).fold(0.0, f64::max),
+        if cfg!(debug_assertions) {
+            ", by a development build"
+        } else {
+            ""
+        },
     )?;
     writeln!(
         out,
