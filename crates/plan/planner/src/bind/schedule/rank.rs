@@ -36,7 +36,7 @@ pub(super) fn ranked(
         let sketched = sketched(ctx, list, from, constant);
         numbers = sketched.into_iter().map(|r| r.1).collect();
         few = COUNTED;
-        others_too(list, &mut numbers);
+        others_too(&mut numbers, |n| stages(&list[n]));
     }
     let mut refused = None;
     for numbers in numbers.chunks(few.max(1)) {
@@ -61,25 +61,27 @@ pub(super) fn ranked(
     }
 }
 
-/// Moves the best candidates of the other kind to the end of those that are counted, where these are all of one:
-/// arithmetic and bytes alone say little of how threads that stage tiles compare with those that do not.
-fn others_too(list: &[Candidate], numbers: &mut [usize]) {
-    let stages = |n: &usize| {
-        let c = &list[*n];
-        let staged = |t: TileId| matches!(c.schedule.place(t), Place::Shared { .. });
-        let mut body = c.kernel.body.iter();
-        body.any(|s| matches!(s, Stmt::Load { dst, .. } if staged(*dst)))
-    };
-    let Some(kind) = numbers.first().map(stages) else {
+/// Whether a candidate stages what it loads in shared memory.
+fn stages(c: &Candidate) -> bool {
+    let staged = |t: TileId| matches!(c.schedule.place(t), Place::Shared { .. });
+    let mut body = c.kernel.body.iter();
+    body.any(|s| matches!(s, Stmt::Load { dst, .. } if staged(*dst)))
+}
+
+/// Moves the best of the other kind than the first among those that are counted, so that [`OTHERS`] of these are of
+/// it where there are so many: arithmetic and bytes alone say little of how threads that stage tiles compare with
+/// those that do not.
+fn others_too(numbers: &mut [usize], kind: impl Fn(usize) -> bool) {
+    let Some(first) = numbers.first().map(|&n| kind(n)) else {
         return;
     };
-    for at in COUNTED - OTHERS..COUNTED {
-        if numbers[..at].iter().any(|n| stages(n) != kind) && at < COUNTED - 1 {
-            continue;
-        }
-        if let Some(n) = numbers[at..].iter().position(|n| stages(n) != kind) {
-            numbers[at..=at + n].rotate_right(1);
-        }
+    let (head, tail) = numbers.split_at_mut(numbers.len().min(COUNTED - OTHERS));
+    let there = head.iter().filter(|&&n| kind(n) != first).count();
+    for to in 0..OTHERS.saturating_sub(there) {
+        let Some(n) = tail[to..].iter().position(|&n| kind(n) != first) else {
+            return;
+        };
+        tail[to..=to + n].rotate_right(1);
     }
 }
 
@@ -124,4 +126,27 @@ pub(super) fn ranked_by(
         .collect();
     best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_of_the_other_kind_are_counted_however_few_there_are() {
+        // Even numbers are of one kind, odd ones of the other.
+        let ordered = |mut list: Vec<usize>| {
+            others_too(&mut list, |n| n % 2 == 0);
+            list
+        };
+        for n in 0..COUNTED + 3 {
+            let same: Vec<usize> = (0..n).map(|i| 2 * i).collect();
+            assert_eq!(ordered(same.clone()), same, "there is no other kind");
+            let last: Vec<usize> = same.iter().copied().chain([1, 3]).collect();
+            let counted = ordered(last.clone());
+            let others = counted.iter().take(COUNTED).filter(|n| *n % 2 == 1).count();
+            assert_eq!(others, 2, "{counted:?}");
+            assert_eq!(counted.len(), last.len());
+        }
+    }
 }
