@@ -215,13 +215,7 @@ impl Lower<'_> {
         let (outer, inner) = if deep { (own, depth) } else { (depth, own) };
         let width = b.int(home.line);
         let line = b.mul(outer, width);
-        if home.swizzle.bits == 0 {
-            return (line, inner);
-        }
-        let moved = self.swizzled(line, home.swizzle);
-        // The swizzle changes what lies below a line's number.
-        let moved = self.b.sub(moved, line);
-        (line, self.b.binary(Binary::Xor, inner, moved))
+        (line, self.within_line(line, inner, home.swizzle))
     }
 
     /// The words of the 16x16 block at (`own`, `depth`) of this warp's part.

@@ -276,14 +276,22 @@ impl Lower<'_> {
         }
         let zero = self.b.int(0);
         let line = self.sum_of(zero, &outer);
-        let moved = self.swizzled(line, s.swizzle);
-        // The swizzle changes what lies below a line's number.
-        let moved = self.b.binary(Binary::Xor, moved, line);
-        let within = self.b.binary(Binary::Xor, inner, moved);
+        let within = self.within_line(line, inner, s.swizzle);
         let line = self.staged(s, line);
         let index = self.b.add(line, within);
         let beyond = self.b.int(beyond);
         self.b.add(index, beyond)
+    }
+
+    /// Where a swizzle that changes what lies below a line's number has place `inner` of the line that begins at
+    /// element `line`.
+    pub fn within_line(&mut self, line: Reg, inner: Reg, s: Swizzle) -> Reg {
+        if s.bits == 0 {
+            return inner;
+        }
+        let moved = self.swizzled(line, s);
+        let moved = self.b.binary(Binary::Xor, moved, line);
+        self.b.binary(Binary::Xor, inner, moved)
     }
 
     /// The first element of the stage that is read.
