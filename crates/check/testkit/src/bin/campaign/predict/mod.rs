@@ -62,6 +62,16 @@ fn options(args: &[String]) -> Option<Options> {
             a => o.names.push(a.into()),
         }
     }
+    // What measures has nothing to say where nothing is measured.
+    let measures = o.threads > 0
+        || o.csv.is_some()
+        || o.record.is_some()
+        || o.replay.is_some()
+        || o.prepared.is_some()
+        || !o.locks.is_empty();
+    if measures && !o.on.is_empty() {
+        return None;
+    }
     o.out = out.unwrap_or_else(|| match o.on.is_empty() {
         true => root().join("bench/PREDICTED.md"),
         false => root().join("bench/gpu/PREDICTED.md"),
