@@ -1,7 +1,8 @@
 //! Random schedules for matrix instructions.
 use crate::Rng;
 use kernel::{
-    AxisId, AxisTile, Fragment, GpuMapping, Kernel, Mapping, Place, Schedule, Stmt, Swizzle, TileId,
+    AxisId, AxisTile, Factors, Fragment, GpuMapping, Kernel, Mapping, Place, Schedule, Stmt,
+    Swizzle, TileId,
 };
 use layout::DType;
 
@@ -30,8 +31,8 @@ fn products(k: &Kernel) -> Option<(Vec<Product>, DType)> {
     let of = |t: TileId| k.tiles[t as usize].dtype;
     let input = of(found.first()?.factors[0]);
     let fits = |p: &Product| of(p.acc) == DType::F32 && p.factors.iter().all(|&t| of(t) == input);
-    let halves = matches!(input, DType::F16 | DType::BF16);
-    (halves && found.iter().all(fits)).then_some((found, input))
+    let taken = matches!(input, DType::F16 | DType::BF16 | DType::F32);
+    (taken && found.iter().all(fits)).then_some((found, input))
 }
 
 /// `size` positions over `axes`, in powers of two.
@@ -64,9 +65,28 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
             .collect()
     };
     let (rows, scores) = (of(a, b), of(b, a));
+    if rows.is_empty() || scores.is_empty() {
+        return vec![];
+    }
     let both = |x: &&AxisId| axes(a).contains(x) && axes(b).contains(x);
     let batch: Vec<AxisId> = axes(first.acc).iter().filter(both).copied().collect();
     let alone = products.len() == 1;
+    let last = products.last().unwrap_or(first);
+    // What is not cut is as wide, and summed as deep, as fragments are.
+    let whole = |list: &[AxisId]| {
+        let mut extents = list.iter().map(|&a| k.axes[a as usize].extent.known());
+        extents.try_fold(1i64, |n, e| n.checked_mul(e?))
+    };
+    let columns: Vec<AxisId> = {
+        let list = axes(last.acc).iter().copied();
+        list.filter(|x| axes(last.factors[1]).contains(x) && !batch.contains(x))
+            .collect()
+    };
+    let wide = |n: i64| n >= 16 && n.count_ones() == 1;
+    let deep = |n: i64| n > 0 && n % 16 == 0;
+    if !alone && !(whole(&columns).is_some_and(wide) && whole(&first.over).is_some_and(deep)) {
+        return vec![];
+    }
     let mut out = vec![];
     for _ in 0..TRIES {
         let warps = [
@@ -81,7 +101,6 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
             .collect();
         grid.extend(split(&rows, tall, rng));
         let mut loops = vec![];
-        let last = products.last().unwrap_or(first);
         if alone {
             grid.extend(split(&scores, wide, rng));
             let depth = rng.of(&[16, 32, 64]);
@@ -94,17 +113,17 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
         }
         let columns = match alone {
             true => scores.clone(),
-            false => {
-                let list = axes(last.acc).iter().copied();
-                list.filter(|x| axes(last.factors[1]).contains(x) && !batch.contains(x))
-                    .collect()
-            }
+            false => columns.clone(),
         };
         let cuts = Cuts {
             k,
             products: &products,
             grid: &grid,
             loops: &loops,
+        };
+        let factors = match input {
+            DType::F32 => rng.of(&[Factors::Tf32, Factors::Tf32x3]),
+            _ => Factors::Whole,
         };
         let (places, most) = cuts.places(rng);
         let bytes: Vec<u32> = [2, 4, 8, 16].into_iter().filter(|b| *b <= most).collect();
@@ -122,9 +141,10 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
                 fragment: Some(Fragment {
                     m: 16,
                     n: 8,
-                    k: 16,
+                    k: if input == DType::F32 { 8 } else { 16 },
                     input,
                     acc: DType::F32,
+                    factors,
                 }),
                 load_bytes: rng.of(&bytes),
                 unroll: 1,
@@ -166,25 +186,37 @@ impl Cuts<'_> {
                 places[*dst as usize] = Place::InPlace;
                 continue;
             };
-            let axes = &self.k.tiles[*dst as usize].axes;
+            let tile = &self.k.tiles[*dst as usize];
+            let (axes, bits) = (&tile.axes, tile.dtype.bits());
             let looped = self.loops.iter().any(|l| axes.contains(&l.axis));
             places[*dst as usize] = Place::Shared {
-                swizzle: swizzle(line(self.k, *dst, p, &|a| self.tile(a)), rng),
+                swizzle: swizzle(line(self.k, *dst, p, &|a| self.tile(a)), bits, rng),
                 stages: if looped { stages } else { 1 },
             };
             if let Some(&inner) = axes.last() {
                 let extent = &self.k.axes[inner as usize].extent;
                 let access = &self.k.operands[*operand as usize].access;
-                let run = access.run(inner, extent, self.tile(inner).unwrap_or(1), 8);
-                most = most.min(run * 2);
+                let run = access.run(inner, extent, self.tile(inner).unwrap_or(1), 128 / bits);
+                most = most.min(run * bits / 8);
+            }
+        }
+        // What a product makes for the next one is handed over in shared memory, unless halves of words hold it.
+        let wide = |t: TileId| self.k.tiles[t as usize].dtype.bits() == 32;
+        let made = self.products.iter().flat_map(|p| p.factors);
+        for t in made.filter(|&t| wide(t)) {
+            if places[t as usize] == Place::Register {
+                places[t as usize] = Place::Shared {
+                    swizzle: Swizzle::default(),
+                    stages: 1,
+                };
             }
         }
         (places, most)
     }
 }
 
-/// A swizzle for lines of so many elements.
-fn swizzle(line: u32, rng: &mut Rng) -> Swizzle {
+/// A swizzle for lines of so many elements of so many bits.
+fn swizzle(line: u32, bits: u32, rng: &mut Rng) -> Swizzle {
     let all = [
         (0, 0, 0),
         (1, 3, 3),
@@ -192,9 +224,17 @@ fn swizzle(line: u32, rng: &mut Rng) -> Swizzle {
         (3, 3, 3),
         (3, 3, 4),
         (3, 3, 5),
+        (1, 2, 3),
+        (2, 2, 3),
+        (3, 2, 3),
+        (3, 2, 4),
     ];
-    let all = all.map(|(bits, base, shift)| Swizzle { bits, base, shift });
-    let fitting: Vec<Swizzle> = all.into_iter().filter(|s| s.fits(line)).collect();
+    let all = all.map(|(n, base, shift)| Swizzle {
+        bits: n,
+        base,
+        shift,
+    });
+    let fitting: Vec<Swizzle> = all.into_iter().filter(|s| s.fits(line, bits)).collect();
     match fitting.is_empty() {
         true => Swizzle::default(),
         false => rng.of(&fitting),

@@ -162,7 +162,8 @@ fn one(subject: &dyn Subject, case: &Case, rng: &mut Rng, out: &mut Outcome) -> 
         let Ok(program) = TileProgram::new(k.clone(), s) else {
             continue;
         };
-        match agreed(subject, &program, &case.symbols, &asked, case.limits)? {
+        let limits = case.limits.of(&program);
+        match agreed(subject, &program, &case.symbols, &asked, limits)? {
             Ok(()) => *out.agreed.entry(format!("{:?}", k.family)).or_default() += 1,
             Err(why) => *out.refused.entry(why).or_default() += 1,
         }

@@ -2,10 +2,10 @@
 //! reads it behind the statements; the planner takes it instead of searching.
 use crate::parse::{Read, axes, axis, cut, dim, dtype, fail, split};
 use crate::{
-    AxisTile, Code, CpuMapping, Fragment, GpuMapping, Kernel, KernelError, Mapping, MicroKernel,
-    Place, Schedule, Spread, Swizzle, TileId, TileProgram, text,
+    AxisTile, Code, CpuMapping, Factors, Fragment, GpuMapping, Kernel, KernelError, Mapping,
+    MicroKernel, Place, Schedule, Spread, Swizzle, TileId, TileProgram, text,
 };
-use layout::Dim;
+use layout::{DType, Dim};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -189,7 +189,7 @@ fn cpu(k: &Kernel, text: &str) -> Read<Mapping> {
     }))
 }
 
-/// `mma.m16n8k16 f16->f32`, or `fma`.
+/// `mma.m16n8k16 f16->f32`, `mma.m16n8k8 3xtf32->f32` and the like, or `fma`.
 fn fragment(text: &str) -> Read<Option<Fragment>> {
     if text == "fma" {
         return Ok(None);
@@ -207,12 +207,18 @@ fn fragment(text: &str) -> Read<Option<Fragment>> {
             "an instruction is 'fma' or as 'mma.m16n8k16 f16->f32'",
         );
     };
+    let (input, factors) = match input {
+        "tf32" => (DType::F32, Factors::Tf32),
+        "3xtf32" => (DType::F32, Factors::Tf32x3),
+        whole => (dtype(whole)?, Factors::Whole),
+    };
     Ok(Some(Fragment {
         m: number(m, 1)?,
         n: number(n, 1)?,
         k: number(k, 1)?,
-        input: dtype(input)?,
+        input,
         acc: dtype(acc)?,
+        factors,
     }))
 }
 

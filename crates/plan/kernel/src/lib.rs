@@ -42,7 +42,8 @@ pub use kernel::{
 };
 pub use recompute::recomputable;
 pub use schedule::{
-    CpuMapping, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Spread, Swizzle,
+    CpuMapping, Factors, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Spread,
+    Swizzle,
 };
 pub use shape::Shape;
 pub use target::{

@@ -2,6 +2,7 @@
 //! chooses them, `lower` makes loops of them; no executor or emitter chooses anything else.
 use crate::{AxisId, AxisTile, Code, TileId};
 use layout::DType;
+use machine::NumType;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -54,7 +55,20 @@ pub struct CpuMapping {
     pub lanes: Option<AxisId>,
 }
 
-/// A tensor-core instruction's shape.
+/// What a tensor-core instruction multiplies of its factors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Factors {
+    /// The elements.
+    #[default]
+    Whole,
+    /// f32 elements without the last 13 bits of their mantissas: one product in TF32.
+    Tf32,
+    /// f32 elements in two parts of TF32 each: three products, the one of both lower parts left out. As exact as
+    /// multiply-adds, which take over where a part would be no finite or no normal number.
+    Tf32x3,
+}
+
+/// A tensor-core instruction's shape and types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Fragment {
@@ -63,6 +77,35 @@ pub struct Fragment {
     pub k: u32,
     pub input: DType,
     pub acc: DType,
+    #[serde(default)]
+    pub factors: Factors,
+}
+
+impl Fragment {
+    /// Instructions for one product of its size.
+    pub fn products(&self) -> u32 {
+        match self.factors {
+            Factors::Whole | Factors::Tf32 => 1,
+            Factors::Tf32x3 => 3,
+        }
+    }
+
+    /// What its factors are to execution units.
+    pub fn number(&self) -> NumType {
+        match self.factors {
+            Factors::Whole => NumType::from(self.input),
+            Factors::Tf32 | Factors::Tf32x3 => NumType::Tf32,
+        }
+    }
+
+    /// What its factors are called in texts.
+    pub fn factor_name(&self) -> String {
+        match self.factors {
+            Factors::Whole => self.input.to_string(),
+            Factors::Tf32 => "tf32".into(),
+            Factors::Tf32x3 => "3xtf32".into(),
+        }
+    }
 }
 
 /// How the positions of an axis lie over the threads of a CTA, the same for every tile that has it:

@@ -168,7 +168,14 @@ pub(crate) fn mapping(k: &Kernel, m: &Mapping) -> String {
         }
         Mapping::Gpu(g) => {
             let fragment = g.fragment.map_or("fma".to_string(), |f| {
-                format!("mma.m{}n{}k{} {}->{}", f.m, f.n, f.k, f.input, f.acc)
+                format!(
+                    "mma.m{}n{}k{} {}->{}",
+                    f.m,
+                    f.n,
+                    f.k,
+                    f.factor_name(),
+                    f.acc
+                )
             });
             let one = |s: &crate::Spread| {
                 let each = if s.each > 1 {

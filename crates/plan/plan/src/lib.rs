@@ -29,7 +29,7 @@ pub use elapsed::WORKERS_PAY;
 pub use error::{Maker, PlanError};
 pub use made_once::MadeOnce;
 pub use params::{Params, Size};
-pub use pause::{pause, with_pauses};
+pub use pause::{pause, pauses, with_pauses};
 pub use pieces::{Pieces, Reach};
 pub use plan::{
     Block, Buffer, BufferId, BufferKind, DeviceRef, Goal, HostArg, Plan, PlanSegment, Port,

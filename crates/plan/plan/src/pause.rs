@@ -27,9 +27,14 @@ pub fn pause() {
     }
 }
 
+/// Whether [`with_pauses`] asked for pauses on this thread.
+pub fn pauses() -> bool {
+    PAUSE.get().is_some()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{pause, with_pauses};
+    use super::{pause, pauses, with_pauses};
     use std::cell::Cell;
 
     thread_local!(static COUNT: Cell<usize> = const { Cell::new(0) });
@@ -39,6 +44,7 @@ mod tests {
         let count = || COUNT.set(COUNT.get() + 1);
         pause();
         with_pauses(count, pause);
+        assert!(!pauses() && with_pauses(count, pauses));
         let panics = std::panic::catch_unwind(|| with_pauses(count, || panic!("on purpose")));
         assert!(panics.is_err());
         pause();

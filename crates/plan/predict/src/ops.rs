@@ -5,8 +5,8 @@ use crate::constants::{ProductTable, RowTable};
 use crate::kernels::{self, B, COLS, Function, K, M, N, ProductForm, ROWS, Reads, S};
 use crate::vendor::vendor_with;
 use kernel::{
-    AxisTile, Family, Fragment, GpuMapping, Kernel, Mapping, Place, Schedule, Stmt, Swizzle,
-    Target, TargetKind, TileProgram, work,
+    AxisTile, Factors, Family, Fragment, GpuMapping, Kernel, Mapping, Place, Schedule, Stmt,
+    Swizzle, Target, TargetKind, TileProgram, work,
 };
 use layout::DType;
 use machine::{Efficiencies, Machine, UnitClass, Work, calc, predict_seconds};
@@ -627,6 +627,7 @@ fn product(
             k,
             input: f.input,
             acc: f.acc,
+            factors: Factors::Whole,
         });
     }
     (k, s)

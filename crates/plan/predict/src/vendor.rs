@@ -3,7 +3,9 @@
 
 use crate::Constants;
 use crate::constants::{Generation, Tiles};
-use kernel::{CtaLimits, Family, Fragment, GpuTarget, Printer, Swizzle, Target, TargetKind};
+use kernel::{
+    CtaLimits, Factors, Family, Fragment, GpuTarget, Printer, Swizzle, Target, TargetKind,
+};
 use layout::DType;
 use machine::{Efficiencies, EfficiencyTable, Machine, MachineKind, NumType, UnitClass};
 
@@ -93,6 +95,7 @@ fn fragments(m: &Machine) -> Vec<Fragment> {
             k: u32::try_from(k).ok()?.max(1),
             input,
             acc,
+            factors: Factors::Whole,
         })
     };
     types.into_iter().filter_map(one).collect()

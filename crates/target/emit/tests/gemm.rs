@@ -116,6 +116,7 @@ fn schedule() -> Schedule {
                 k: 16,
                 input: DType::F16,
                 acc: DType::F32,
+                factors: Factors::Whole,
             }),
             load_bytes: 16,
             unroll: 1,
@@ -251,7 +252,7 @@ fn swizzles_keep_lines_and_spread_banks() {
     for s in &gpu.swizzles {
         for inner in [16u32, 24, 32, 64, 128, 256]
             .into_iter()
-            .filter(|&n| s.fits(n))
+            .filter(|&n| s.fits(n, 16))
         {
             let place = |line: u32, i: u32| {
                 let at = line * inner + i;
@@ -281,7 +282,7 @@ fn swizzles_keep_lines_and_spread_banks() {
                 == gpu
                     .swizzles
                     .iter()
-                    .filter(|x| x.fits(inner))
+                    .filter(|x| x.fits(inner, 16))
                     .map(|x| x.bits)
                     .max()
                     .unwrap();

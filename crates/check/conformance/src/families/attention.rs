@@ -1,6 +1,6 @@
 //! Attention with online softmax.
 use super::Case;
-use super::dense::{HALVES, fragment_extent};
+use super::dense::{FACTORS, fragment_extent};
 use crate::Rng;
 use crate::build::{B, at, blocked, expr, n};
 use expr::{Compare, Expr, Monoid, Unary};
@@ -24,8 +24,12 @@ pub(super) fn matrix_attention(rng: &mut Rng) -> Case {
     let sq = fragment_extent(rng);
     let st = sq + rng.extent(40);
     let (d, e) = (rng.of(&[16, 32, 64]), rng.of(&[16, 32, 64]));
-    let factors = rng.of(&HALVES);
-    let digits = if factors == DType::BF16 { 8 } else { 11 };
+    let factors = rng.of(&FACTORS);
+    let digits = match factors {
+        DType::BF16 => 8,
+        DType::F16 => 11,
+        _ => 18,
+    };
     let kernel = kernel([h, groups, sq, st, d, e], factors);
     Case::new(kernel, 2f64.powi(1 - digits))
 }

@@ -1,6 +1,6 @@
 //! A kernel with what it is run on.
 
-use kernel::Kernel;
+use kernel::{Factors, Kernel, Mapping, TileProgram};
 
 /// A kernel with what it is run on and how near the results must be.
 pub struct Case {
@@ -37,6 +37,33 @@ impl Limits {
         }
     }
 }
+
+impl Limits {
+    /// The limits where `program` may round factors to fewer digits than they have.
+    #[must_use]
+    pub fn of(self, program: &TileProgram) -> Limits {
+        let rounds = match &program.schedule().mapping {
+            Mapping::Gpu(g) => g.fragment.is_some_and(|f| f.factors == Factors::Tf32),
+            Mapping::Cpu(_) => false,
+        };
+        Limits {
+            tolerance: match rounds {
+                true => self.tolerance.max(TF32),
+                false => self.tolerance,
+            },
+            // Terms of 1 may cancel in a sum.
+            least: if rounds {
+                self.least.max(1.0)
+            } else {
+                self.least
+            },
+            ..self
+        }
+    }
+}
+
+/// Two factors without what follows ten binary digits.
+const TF32: f64 = 1.0 / 256.0;
 
 impl Case {
     pub(super) fn new(kernel: Kernel, tolerance: f64) -> Case {

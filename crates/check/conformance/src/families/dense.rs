@@ -150,7 +150,7 @@ pub(super) fn conv(rng: &mut Rng) -> Case {
 }
 
 /// Types of factors that matrix instructions take.
-pub(super) const HALVES: [DType; 2] = [DType::F16, DType::BF16];
+pub(super) const FACTORS: [DType; 3] = [DType::F16, DType::BF16, DType::F32];
 
 /// Extents near those of fragments.
 pub(super) fn fragment_extent(rng: &mut Rng) -> i64 {
@@ -159,7 +159,7 @@ pub(super) fn fragment_extent(rng: &mut Rng) -> i64 {
 
 /// A product for matrix instructions.
 pub(super) fn matrix_product(rng: &mut Rng) -> Case {
-    let d = rng.of(&HALVES);
+    let d = rng.of(&FACTORS);
     let (m, nn, k) = (
         fragment_extent(rng),
         fragment_extent(rng),
@@ -178,7 +178,7 @@ pub(super) fn matrix_conv(rng: &mut Rng) -> Case {
     );
     let shape = rng.of(&[(3, 1, 1), (3, 2, 1), (1, 1, 0), (5, 2, 2)]);
     let h = rng.some(12).max(shape.0);
-    let d = rng.of(&HALVES);
+    let d = rng.of(&FACTORS);
     let mut case = conv_of([batch, h, c, oc], shape, false);
     for o in &mut case.kernel.operands[..2] {
         o.dtype = d;

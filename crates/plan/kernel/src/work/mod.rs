@@ -223,17 +223,17 @@ fn operations(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
         Stmt::Contract { acc, a, .. } => {
             let input = k.tiles[*a as usize].dtype;
             let sum = k.tiles[*acc as usize].dtype;
-            let (class, dtype) = match &p.schedule().mapping {
-                Mapping::Gpu(g) if g.fragment.is_some() => (UnitClass::Tensor, input),
-                // Floats are widened on the way into the registers.
-                _ if input.is_float() => (UnitClass::Fma, sum),
-                _ => (UnitClass::Fma, input),
+            let fragment = match &p.schedule().mapping {
+                Mapping::Gpu(g) => g.fragment,
+                Mapping::Cpu(_) => None,
             };
-            w.add_ops(
-                class,
-                NumType::from(dtype),
-                2.0 * times * padding(p, s, stmt),
-            );
+            let (class, number, each) = match fragment {
+                Some(f) => (UnitClass::Tensor, f.number(), f64::from(f.products())),
+                // Floats are widened on the way into the registers.
+                None if input.is_float() => (UnitClass::Fma, NumType::from(sum), 1.0),
+                None => (UnitClass::Fma, NumType::from(input), 1.0),
+            };
+            w.add_ops(class, number, 2.0 * each * times * padding(p, s, stmt));
         }
         Stmt::Fold {
             monoid,

@@ -83,6 +83,7 @@ pub fn gemm_gpu() -> Schedule {
                 k: 16,
                 input: DType::F16,
                 acc: DType::F32,
+                factors: Factors::Whole,
             }),
             load_bytes: 16,
             unroll: 1,

@@ -16,6 +16,7 @@ mod memory;
 mod narrow;
 mod order;
 mod pack;
+mod parallel;
 mod params;
 mod parts;
 mod placement;

@@ -2,7 +2,7 @@
 use super::arch::{caps, limits};
 use crate::simt::forms;
 use kernel::{
-    Family, Form, Fragment, GpuTarget, Printer, Swizzle, Target, TargetKind, TileProgram,
+    Factors, Family, Form, Fragment, GpuTarget, Printer, Swizzle, Target, TargetKind, TileProgram,
 };
 use layout::DType;
 use machine::{Efficiencies, EfficiencyTable};
@@ -17,6 +17,26 @@ fn lacks() -> Arc<BTreeSet<Form>> {
         forms::lacking(&types, super::threads::alone).into()
     };
     ALL.get_or_init(all).clone()
+}
+
+/// Matrix instructions from sm_80 on.
+fn fragments() -> Vec<Fragment> {
+    let of = |(input, k, factors)| Fragment {
+        m: 16,
+        n: 8,
+        k,
+        input,
+        acc: DType::F32,
+        factors,
+    };
+    [
+        (DType::F16, 16, Factors::Whole),
+        (DType::BF16, 16, Factors::Whole),
+        (DType::F32, 8, Factors::Tf32),
+        (DType::F32, 8, Factors::Tf32x3),
+    ]
+    .map(of)
+    .to_vec()
 }
 
 /// The target of `arch` (`sm_80`, `sm_90`): legal values of every GPU field of a schedule. For any
@@ -40,19 +60,9 @@ pub fn target(arch: &str) -> Target {
                 true => vec![4, 3, 2, 1],
                 false => vec![1],
             },
-            fragments: if arch == "sm_75" {
-                vec![]
-            } else {
-                [DType::F16, DType::BF16]
-                    .into_iter()
-                    .map(|input| Fragment {
-                        m: 16,
-                        n: 8,
-                        k: 16,
-                        input,
-                        acc: DType::F32,
-                    })
-                    .collect()
+            fragments: match arch {
+                "sm_75" => vec![],
+                _ => fragments(),
             },
             swizzles: vec![
                 Swizzle::default(),

@@ -16,6 +16,7 @@ use crate::simt::forms::ThreadOp;
 use crate::simt::ir::{Inst, Op, Program, Reg, Ty};
 use crate::simt::lanes::{Seen, Touch};
 use expr::Compare;
+use foldhash::fast::FixedState;
 use layout::DType;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -33,11 +34,11 @@ struct Printer<'a> {
     nan: bool,
     source: &'a Source,
     /// Integers that values are known to be; only looked up, never walked.
-    numbers: HashMap<Reg, i64>,
+    numbers: HashMap<Reg, i64, FixedState>,
     /// Elements' numbers that are another one and so many more, and nothing but elements' numbers.
-    beyond: HashMap<Reg, (Reg, i64)>,
+    beyond: HashMap<Reg, (Reg, i64), FixedState>,
     /// Addresses that are in registers where the text has come to, and in which order they came.
-    addresses: HashMap<(memory::Space, Reg), String>,
+    addresses: HashMap<(memory::Space, Reg), String, FixedState>,
     entered: Vec<(memory::Space, Reg)>,
 }
 
@@ -257,13 +258,13 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
 
 /// Sums of a value and a number that are elements' numbers and nothing else: an instruction that touches memory
 /// has the number in it.
-fn beyond(p: &Program) -> HashMap<Reg, (Reg, i64)> {
+fn beyond(p: &Program) -> HashMap<Reg, (Reg, i64), FixedState> {
     fn look(
         p: &Program,
         body: &[Inst],
-        numbers: &mut HashMap<Reg, i64>,
-        sums: &mut HashMap<Reg, (Reg, i64)>,
-        plain: &mut HashSet<Reg>,
+        numbers: &mut HashMap<Reg, i64, FixedState>,
+        sums: &mut HashMap<Reg, (Reg, i64), FixedState>,
+        plain: &mut HashSet<Reg, FixedState>,
     ) {
         for i in body {
             match i {
@@ -293,8 +294,8 @@ fn beyond(p: &Program) -> HashMap<Reg, (Reg, i64)> {
             look(p, i.body(), numbers, sums, plain);
         }
     }
-    let (mut sums, mut plain) = (HashMap::new(), HashSet::new());
-    look(p, &p.body, &mut HashMap::new(), &mut sums, &mut plain);
+    let (mut sums, mut plain) = (HashMap::default(), HashSet::default());
+    look(p, &p.body, &mut HashMap::default(), &mut sums, &mut plain);
     sums.retain(|r, _| !plain.contains(r));
     sums
 }
@@ -309,9 +310,9 @@ impl<'a> Printer<'a> {
             shared,
             nan,
             source,
-            numbers: HashMap::new(),
+            numbers: HashMap::default(),
             beyond: beyond(p),
-            addresses: HashMap::new(),
+            addresses: HashMap::default(),
             entered: vec![],
         }
     }
@@ -698,6 +699,10 @@ impl<'a> Printer<'a> {
             }
             Op::Shuffle(x, mask) => {
                 self.shuffle(&to, ty, *x, *mask);
+            }
+            Op::AnyLane(x) => {
+                let x = self.r(*x);
+                self.line(format_args!("vote.sync.any.pred {to}, {x}, -1;"));
             }
             Op::Pack(d, x, y) => {
                 let (x, y) = (self.r(*x), self.r(*y));

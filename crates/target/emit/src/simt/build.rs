@@ -147,7 +147,7 @@ impl Build {
 
     /// A value that depends on its arguments alone, or on memory that does not change meanwhile.
     pub fn op(&mut self, ty: Ty, op: Op) -> Reg {
-        if matches!(op, Op::Get(_) | Op::Shuffle(..)) {
+        if matches!(op, Op::Get(_) | Op::Shuffle(..) | Op::AnyLane(_)) {
             return self.define(ty, op);
         }
         let key = (ty, op);
@@ -189,7 +189,11 @@ impl Build {
             Op::Unary(_, x) | Op::Convert(x) | Op::Bits(x) | Op::Narrow(_, x) => of(&[x]),
             Op::Binary(_, x, y) | Op::Compare(_, x, y) | Op::Pack(_, x, y) => of(&[x, y]),
             Op::Select(x, y, z) | Op::MulAdd(x, y, z) => of(&[x, y, z]),
-            Op::Get(_) | Op::Load { .. } | Op::LoadShared { .. } | Op::Shuffle(..) => now,
+            Op::Get(_)
+            | Op::Load { .. }
+            | Op::LoadShared { .. }
+            | Op::Shuffle(..)
+            | Op::AnyLane(_) => now,
         };
         match self.loops.get(level as usize) {
             Some(&body) => (level, body - 1),

@@ -94,6 +94,9 @@ pub enum Op {
     },
     /// The value that the thread has whose number differs by `mask`, of the same warp.
     Shuffle(Reg, u32),
+    /// Whether the truth value holds in any thread of the warp. Stands where whole warps come by, and asks for what
+    /// is rare.
+    AnyLane(Reg),
     /// Two f32 values rounded to f16 or bf16 in one word (U32), the first in its lower half.
     Pack(DType, Reg, Reg),
 }
@@ -185,9 +188,9 @@ pub enum Inst {
     Commit,
     /// Waits until at most so many of the thread's groups are under way.
     Wait(u32),
-    /// Four 8x8 blocks of 16-bit elements of a shared array, as a warp's fragments: lines of 8 elements begin
-    /// where lanes 0 to 7, 8 to 15, 16 to 23 and 24 to 31 say. Lane `l` gets elements `2 (l % 4)` and the
-    /// next of line `l / 4` of each block, or, transposed, of that column.
+    /// Four blocks of eight lines of 16 bytes of a shared array, as a warp's fragments: the lines begin where lanes
+    /// 0 to 7, 8 to 15, 16 to 23 and 24 to 31 say. Lane `l` gets word `l % 4` of line `l / 4` of each block, or,
+    /// transposed, which is for elements of 16 bits, elements `2 (l % 4)` and the next of that column.
     LoadMatrix {
         /// Defined words (U32), one per block.
         dst: [Reg; 4],
@@ -204,7 +207,8 @@ pub enum Inst {
         fragment: Fragment,
         /// Sums of this thread (F32).
         sums: [Var; 4],
-        /// Words of the left factor (U32).
+        /// Words of the left factor (U32): pairs of elements of 16 bits, or f32 of which the lower 13 bits are as if
+        /// they were 0.
         a: [Reg; 4],
         /// Words of the right factor (U32).
         b: [Reg; 2],
@@ -230,6 +234,7 @@ impl Op {
             | Op::Convert(x)
             | Op::Bits(x)
             | Op::Narrow(_, x)
+            | Op::AnyLane(x)
             | Op::Shuffle(x, _) => f(x, false),
             Op::Binary(_, x, y) | Op::Compare(_, x, y) | Op::Pack(_, x, y) => {
                 f(x, false);

@@ -9,8 +9,8 @@ pub(crate) const LANES: usize = 32;
 pub(crate) const SECTOR: i64 = 32;
 pub(crate) const LINE: i64 = 128;
 const WORD: i64 = 4;
-/// Elements of a line of a block that a warp loads.
-const BLOCK_LINE: usize = 8;
+/// Bits of a line of a block that a warp loads.
+const BLOCK_LINE: u32 = 128;
 
 /// What one instruction of a warp touches.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -227,6 +227,8 @@ impl Look<'_> {
                 _ => Value::Unknown,
             },
             Op::Convert(x) if whole(r) && whole(x) => self.regs[x as usize],
+            // What is asked of all lanes is rare.
+            Op::AnyLane(_) => Value::Same(0),
             _ => Value::Unknown,
         }
     }
@@ -340,7 +342,8 @@ impl Look<'_> {
                 };
             }
             Inst::LoadMatrix { array, index, .. } => {
-                self.out[at] = self.shared(*array, *index, BLOCK_LINE);
+                let each = self.p.shared[*array as usize].dtype.bits().max(8);
+                self.out[at] = self.shared(*array, *index, (BLOCK_LINE / each) as usize);
             }
             Inst::Store {
                 operand,

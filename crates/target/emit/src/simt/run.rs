@@ -11,7 +11,7 @@ use super::ir::{Inst, Op, Program, Reg, Ty};
 use expr::{Binary, Compare, Scalar, Unary};
 use kernel::OperandId;
 use layout::DType;
-use matrix::{Copies, LINE, half_bits};
+use matrix::{Copies, half_bits};
 use std::collections::HashMap;
 
 type R<T> = Result<T, String>;
@@ -312,7 +312,8 @@ impl<M: Memory> Machine<'_, M> {
                 (*index, *guard),
             ),
             Inst::LoadMatrix { array, index, .. } => {
-                (Asked::Shared(*array), (false, LINE), (*index, None))
+                let line = self.line_of(*array);
+                (Asked::Shared(*array), (false, line), (*index, None))
             }
             Inst::Store {
                 operand,
@@ -430,6 +431,7 @@ impl<M: Memory> Machine<'_, M> {
             Inst::Let(r, Op::Shuffle(x, mask)) => {
                 self.shuffle(*r, *x, *mask, &active)?;
             }
+            Inst::Let(r, Op::AnyLane(x)) => self.any_lane(*r, *x, &active)?,
             Inst::Let(r, op) => {
                 let ty = self.ty(*r);
                 for l in active {
@@ -633,7 +635,9 @@ impl<M: Memory> Machine<'_, M> {
                 let half = |r: &Reg| half_bits(f32::from_bits(self.get(*r, l) as u32), *d);
                 u64::from(half(x)) | u64::from(half(y)) << 16
             }
-            Op::Shuffle(..) => return Err("a shuffle of one thread".into()),
+            Op::Shuffle(..) | Op::AnyLane(_) => {
+                return Err("an exchange with other threads by one".into());
+            }
         })
     }
 

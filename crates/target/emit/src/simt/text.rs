@@ -87,6 +87,7 @@ impl Program {
                 guard,
             } => format!("load {}[%{index}]{}", self.operand(operand), guarded(guard)),
             Op::LoadShared { array, index } => format!("shared {}[%{index}]", self.array(array)),
+            Op::AnyLane(x) => format!("%{x} in any lane"),
             Op::Shuffle(x, mask) => format!("shuffle %{x} by {mask}"),
             Op::Pack(d, x, y) => format!("pack {d} %{x}, %{y}"),
         }

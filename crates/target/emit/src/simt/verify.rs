@@ -118,7 +118,10 @@ impl Verifier<'_> {
         match i {
             Inst::Let(r, op) => {
                 self.op(*r, op, c)?;
-                let mut same = !matches!(op, Op::Thread | Op::Get(_) | Op::LoadShared { .. });
+                let mut same = !matches!(
+                    op,
+                    Op::Thread | Op::Get(_) | Op::LoadShared { .. } | Op::AnyLane(_)
+                );
                 op.reads(&mut |r, _| same &= self.same[r as usize]);
                 self.define(*r, same, own)
             }
@@ -215,15 +218,18 @@ impl Verifier<'_> {
                 }
             }
             Inst::LoadMatrix {
-                dst, array, index, ..
+                dst,
+                array,
+                index,
+                transposed,
             } => {
                 self.together("a matrix instruction", c)?;
                 self.is(*index, Ty::I32)?;
                 dst.iter().try_for_each(|&r| self.define(r, false, own))?;
                 self.all(dst, Ty::U32)?;
-                match self.array(*array)?.bits() {
-                    16 => Ok(()),
-                    n => Err(format!("blocks of elements of {n} bits are loaded")),
+                match (self.array(*array)?.bits(), transposed) {
+                    (16, _) | (32, false) => Ok(()),
+                    (n, _) => Err(format!("blocks of elements of {n} bits are loaded")),
                 }
             }
             Inst::Multiply { sums, a, b, .. } => {
@@ -283,6 +289,10 @@ impl Verifier<'_> {
             Op::Shuffle(x, _) => {
                 self.together("a shuffle", c)?;
                 same(&[x])
+            }
+            Op::AnyLane(x) => {
+                self.together("a vote", c)?;
+                self.all(&[x, r], Ty::Bool)
             }
             Op::Pack(_, x, y) => {
                 self.all(&[x, y], Ty::F32)?;

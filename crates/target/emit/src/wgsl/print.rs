@@ -511,7 +511,9 @@ impl Printer<'_> {
             Op::Load { operand, index, .. } => format!("read_{operand}(r{index})"),
             Op::LoadShared { array, index } => format!("s{array}[r{index}]"),
             Op::Pack(..) => return Err("there are no matrix instructions".into()),
-            Op::Shuffle(..) => return Err("threads exchange values through shared memory".into()),
+            Op::Shuffle(..) | Op::AnyLane(_) => {
+                return Err("threads exchange values through shared memory".into());
+            }
         })
     }
 

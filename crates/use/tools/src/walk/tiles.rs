@@ -61,7 +61,14 @@ fn matrix_tiles(
     );
     let one = [f.m, f.n, f.k].map(i64::from);
     tiles.push(named("an instruction", one));
-    let instruction = format!("mma.m{}n{}k{} {} -> {}", f.m, f.n, f.k, f.input, f.acc);
+    let instruction = format!(
+        "mma.m{}n{}k{} {} -> {}",
+        f.m,
+        f.n,
+        f.k,
+        f.factor_name(),
+        f.acc
+    );
     b.name("instruction", "instruction", &instruction, SCHEDULE);
     let each = (warp[0] as f64 / one[0] as f64).ceil()
         * (warp[1] as f64 / one[1] as f64).ceil()

@@ -628,7 +628,7 @@ impl Gpu<'_> {
             .swizzles
             .iter()
             .copied()
-            .filter(|s| s.fits(inner))
+            .filter(|s| s.fits(inner, 16))
             .max_by_key(|s| s.bits)
     }
 }

@@ -34,7 +34,7 @@ use machine::{Cost, Work};
 pub(crate) use memo::Memo;
 use plan::{Alternative, Why};
 pub(crate) use product::reach;
-use rank::ranked;
+use rank::{COUNTED, ranked};
 pub(crate) use renumber::numbered_as;
 #[cfg(test)]
 pub(crate) use renumber::with_lanes_last;
@@ -89,7 +89,7 @@ pub(crate) fn choose(
     tried(&mut list, ctx.effort.max(1), &|c| there && reuses(c));
     plan::pause();
     let prints = ctx.prints().filter(|_| !facts.whole);
-    let mut best = ranked(ctx, &list, 0, constant, prints)?;
+    let mut best = ranked(ctx, &list, 0, constant, (prints, COUNTED))?;
     if let (Some(sweep), false) = (ctx.sweep, gpu) {
         sweep.choose(&space, constant, &mut list, &mut best);
     }
@@ -284,7 +284,7 @@ impl Sweep {
         let Some(&pick) = self.picks.get(name) else {
             return;
         };
-        let mut known = self.known.borrow_mut();
+        let mut known = self.known();
         let entry = known.entry(name.clone()).or_insert_with(|| {
             widen(space, constant, list, best);
             (list.clone(), best.clone())
@@ -323,7 +323,7 @@ fn widen(
             }
         }
     }
-    best.extend(ranked(space.ctx, list, from, constant, None).unwrap_or_default());
+    best.extend(ranked(space.ctx, list, from, constant, (None, COUNTED)).unwrap_or_default());
     if let Some(rest) = best.get_mut(1..) {
         rest.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     }

@@ -2,6 +2,7 @@
 
 use super::candidate::{Candidate, Rank};
 use crate::bind::ctx::Ctx;
+use crate::bind::parallel;
 use crate::bind::predict::{counter, predict_step, sketch_step};
 use kernel::{Kernel, OperandId, Place, Prints, Schedule, Stmt, TileId, TileProgram};
 use machine::{Cost, Work};
@@ -11,14 +12,14 @@ use std::sync::Arc;
 /// the one that moves less is the safer choice.
 pub(super) const OVERLAP: f64 = 0.9;
 
-/// Candidates whose instructions are counted, the best by arithmetic and bytes alone: printing a program
+/// Candidates of a kernel whose instructions are counted, the best by arithmetic and bytes alone: printing a program
 /// to count them takes tens of times as long as all else that is predicted of it.
 pub(super) const COUNTED: usize = 6;
-/// How many of them are of another kind than the best, where there are such.
-const OTHERS: usize = 2;
+/// One in so many of those that are counted is of another kind than the best, where there are such.
+const OTHERS: usize = 3;
 
 /// Those of `list[from..]` that make valid programs, cheapest first; where instructions are counted, only
-/// the best few. There is code for the first.
+/// the best `counted`. There is code for the first.
 ///
 /// # Errors
 /// Why there is no code for any of them.
@@ -27,21 +28,31 @@ pub(super) fn ranked(
     list: &[Candidate],
     from: usize,
     constant: &dyn Fn(OperandId) -> bool,
-    prints: Option<Prints>,
+    (prints, counted): (Option<Prints>, usize),
 ) -> Result<Vec<Rank>, String> {
     let all = from..list.len();
     let mut numbers: Vec<usize> = all.clone().collect();
     let mut few = numbers.len();
-    if counter(ctx).is_some() && few > COUNTED {
+    if counter(ctx).is_some() && few > counted {
         let sketched = sketched(ctx, list, from, constant);
         numbers = sketched.into_iter().map(|r| r.1).collect();
-        few = COUNTED;
-        others_too(&mut numbers, |n| stages(&list[n]));
+        few = counted;
+        others_too(&mut numbers, counted, |n| stages(&list[n]));
     }
     let mut refused = None;
     for numbers in numbers.chunks(few.max(1)) {
-        let mut best = ranked_by(predict_step, ctx, list, numbers.iter().copied(), constant);
+        let mut best = ranked_by(
+            Prediction::Counted,
+            ctx,
+            list,
+            numbers.iter().copied(),
+            constant,
+        );
         while let (Some(prints), Some(first)) = (prints, best.first()) {
+            // What was counted has been printed.
+            if first.2.warps.is_some() {
+                break;
+            }
             let c = &list[first.1];
             let program = TileProgram::new(c.kernel.clone(), c.schedule.clone());
             let printed = program.map_err(|e| e.to_string());
@@ -68,16 +79,16 @@ fn stages(c: &Candidate) -> bool {
     body.any(|s| matches!(s, Stmt::Load { dst, .. } if staged(*dst)))
 }
 
-/// Moves the best of the other kind than the first among those that are counted, so that [`OTHERS`] of these are of
+/// Moves the best of the other kind than the first among the `counted`, so that one in [`OTHERS`] of these is of
 /// it where there are so many: arithmetic and bytes alone say little of how threads that stage tiles compare with
 /// those that do not.
-fn others_too(numbers: &mut [usize], kind: impl Fn(usize) -> bool) {
+fn others_too(numbers: &mut [usize], counted: usize, kind: impl Fn(usize) -> bool) {
     let Some(first) = numbers.first().map(|&n| kind(n)) else {
         return;
     };
-    let (head, tail) = numbers.split_at_mut(numbers.len().min(COUNTED - OTHERS));
+    let (head, tail) = numbers.split_at_mut(numbers.len().min(counted - counted / OTHERS));
     let there = head.iter().filter(|&&n| kind(n) != first).count();
-    for to in 0..OTHERS.saturating_sub(there) {
+    for to in 0..(counted / OTHERS).saturating_sub(there) {
         let Some(n) = tail[to..].iter().position(|&n| kind(n) != first) else {
             return;
         };
@@ -92,38 +103,60 @@ pub(super) fn sketched(
     from: usize,
     constant: &dyn Fn(OperandId) -> bool,
 ) -> Vec<Rank> {
-    ranked_by(sketch_step, ctx, list, from..list.len(), constant)
+    ranked_by(Prediction::Sketched, ctx, list, from..list.len(), constant)
 }
 
 /// Ranks candidates: [`ranked`], where there is code for one, or [`sketched`].
 pub(super) type Ranked = fn(Ctx, &[Candidate], usize, &dyn Fn(OperandId) -> bool) -> Vec<Rank>;
 
 /// How a step is predicted.
-pub(super) type Predict = fn(Ctx, &Arc<Kernel>, &Arc<Schedule>) -> Option<(Work, Cost)>;
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Prediction {
+    /// By its instructions, where they are counted.
+    Counted,
+    /// By arithmetic and bytes alone.
+    Sketched,
+}
+
+impl Prediction {
+    fn of(self, ctx: Ctx, c: (&Arc<Kernel>, &Arc<Schedule>)) -> Option<(Work, Cost)> {
+        match self {
+            Prediction::Counted => predict_step(ctx, c.0, c.1),
+            Prediction::Sketched => sketch_step(ctx, c.0, c.1),
+        }
+    }
+}
 
 /// The candidates of these numbers that make valid programs, cheapest first.
-pub(super) fn ranked_by(
-    predict: Predict,
+fn ranked_by(
+    prediction: Prediction,
     ctx: Ctx,
     list: &[Candidate],
     numbers: impl Iterator<Item = usize>,
     constant: &dyn Fn(OperandId) -> bool,
 ) -> Vec<Rank> {
-    let mut best: Vec<Rank> = numbers
-        .filter_map(|i| {
-            let c = &list[i];
-            let (w, cost) = predict(ctx, &c.kernel, &c.schedule)?;
-            let overlap = OVERLAP * cost.time_s + (1.0 - OVERLAP) * cost.interval.1;
-            // What is no constant is packed by every request.
-            let packing: Option<f64> = c
-                .packed
-                .iter()
-                .filter(|(o, _)| !constant(*o))
-                .map(|(_, p)| Some(predict(ctx, &p.kernel, &p.schedule)?.1.time_s))
-                .sum();
-            Some((overlap + packing?, i, w, cost))
-        })
-        .collect();
+    let numbers: Vec<usize> = numbers.collect();
+    let whole = |i: &usize| {
+        let c = &list[*i];
+        prediction.of(ctx, (&c.kernel, &c.schedule))
+    };
+    // Arithmetic and bytes alone take less time than handing out to threads.
+    let costs: Vec<Option<(Work, Cost)>> =
+        match counter(ctx).is_some() && prediction == Prediction::Counted {
+            true => parallel::map(&numbers, whole),
+            false => numbers.iter().map(whole).collect(),
+        };
+    let of = |(i, cost): (usize, Option<(Work, Cost)>)| {
+        let (w, cost) = cost?;
+        let overlap = OVERLAP * cost.time_s + (1.0 - OVERLAP) * cost.interval.1;
+        // What is no constant is packed by every request.
+        let packed = list[i].packed.iter().filter(|(o, _)| !constant(*o));
+        let packing: Option<f64> = packed
+            .map(|(_, p)| Some(prediction.of(ctx, (&p.kernel, &p.schedule))?.1.time_s))
+            .sum();
+        Some((overlap + packing?, i, w, cost))
+    };
+    let mut best: Vec<Rank> = numbers.into_iter().zip(costs).filter_map(of).collect();
     best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     best
 }
@@ -136,7 +169,7 @@ mod tests {
     fn some_of_the_other_kind_are_counted_however_few_there_are() {
         // Even numbers are of one kind, odd ones of the other.
         let ordered = |mut list: Vec<usize>| {
-            others_too(&mut list, |n| n % 2 == 0);
+            others_too(&mut list, COUNTED, |n| n % 2 == 0);
             list
         };
         for n in 0..COUNTED + 3 {

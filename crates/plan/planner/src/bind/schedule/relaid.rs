@@ -90,7 +90,7 @@ fn copy(
     };
     let moves = ordered(&copy.kernel);
     let list = gpu::candidates(&Space::new(ctx, &moves));
-    let best = ranked(ctx, &list, 0, &|_| false, ctx.prints()).ok()?;
+    let best = ranked(ctx, &list, 0, &|_| false, (ctx.prints(), 1)).ok()?;
     let chosen = &list[best.first()?.1];
     (copy.kernel, copy.schedule) = (chosen.kernel.clone(), chosen.schedule.clone());
     Some((operand, copy))

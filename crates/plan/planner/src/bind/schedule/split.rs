@@ -20,6 +20,9 @@ use std::collections::BTreeSet;
 const LEAST: i64 = 64;
 /// Numbers of parts whose instructions are counted, the best by arithmetic and bytes alone.
 const COUNTED: usize = 2;
+/// Candidates of each of the two kernels whose instructions are counted: fewer than of a whole, of which there is
+/// one.
+const OF_EACH: usize = 3;
 
 /// A way that is better than its whole.
 pub(super) struct Found {
@@ -54,7 +57,7 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
     let mut best: Option<Found> = None;
     for w in &ways {
         let printed: Ranked = |ctx, list, from, constant| {
-            ranked(ctx, list, from, constant, ctx.prints()).unwrap_or_default()
+            ranked(ctx, list, from, constant, (ctx.prints(), OF_EACH)).unwrap_or_default()
         };
         let Some(found) = costed(ctx, w, name, printed) else {
             continue;

@@ -1,7 +1,7 @@
 //! Every schedule that the generators can make, for one who measures them.
 use super::candidate::{Candidate, Rank};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Candidates of a kernel and their ranking.
 type Known = (Vec<Candidate>, Vec<Rank>);
@@ -12,7 +12,7 @@ type Known = (Vec<Candidate>, Vec<Rank>);
 #[derive(Debug, Default)]
 pub struct Sweep {
     pub(super) picks: BTreeMap<String, usize>,
-    pub(super) known: RefCell<BTreeMap<String, Known>>,
+    known: Mutex<BTreeMap<String, Known>>,
 }
 
 impl Sweep {
@@ -20,8 +20,13 @@ impl Sweep {
     pub fn of(kernels: impl IntoIterator<Item = String>) -> Sweep {
         Sweep {
             picks: kernels.into_iter().map(|k| (k, 0)).collect(),
-            known: RefCell::default(),
+            known: Mutex::default(),
         }
+    }
+
+    /// What it has seen so far.
+    pub(super) fn known(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on plans take candidate `number` of `kernel`, where it is one that is looked at;
@@ -35,7 +40,7 @@ impl Sweep {
     /// The candidates of `kernel` as a short description and a predicted time in seconds, the
     /// planner's own first, the others from the cheapest on; none before a plan was made.
     pub fn candidates(&self, kernel: &str) -> Vec<(String, f64)> {
-        let known = self.known.borrow();
+        let known = self.known();
         let Some((list, ranks)) = known.get(kernel) else {
             return vec![];
         };

@@ -7,7 +7,7 @@ mod item;
 mod order;
 mod words;
 
-use super::arch::{arch_of, caps};
+use super::arch::{arch_of, caps, limits};
 use super::source::Source;
 use super::threads;
 use crate::simt::{self, lanes};
@@ -18,8 +18,8 @@ use machine::{Machine, Pipe, WarpRates, Warps, Work, calc};
 use std::collections::VecDeque;
 use words::{Kind, Names, Word};
 
-/// What `program`'s warps do on `machine`, whose levels `work` crosses; `None` where it has no PTX or the
-/// machine no figures for warps.
+/// What `program`'s warps do on `machine`, whose levels `work` crosses; `None` where it has no PTX that a CTA of the
+/// machine can run, or the machine no figures for warps.
 pub fn warps(
     program: &TileProgram,
     machine: &Machine,
@@ -36,6 +36,9 @@ pub fn warps(
     let arch = arch_of(machine.limits.cc);
     let p = simt::lower(program, caps(arch)).ok()?;
     let printed = threads::print(&p, arch, &Source::Entry).ok()?;
+    if u64::from(printed.shared_bytes) > limits(arch).shared_bytes {
+        return None;
+    }
     let mut items = threads::items(&p, &lanes::seen(&p, dims), &mut reader)?;
     let block = calc::Block {
         threads: map.threads.into(),

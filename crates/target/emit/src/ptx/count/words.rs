@@ -194,6 +194,7 @@ fn pipe(op: &str, args: &str, guarded: bool) -> (Option<Pipe>, u32) {
         "ld" if op.starts_with("ld.param") => (None, 0),
         "cp" if op.contains("group") || op.contains("wait") => (Some(Pipe::Slot), 1),
         "ld" | "st" | "red" | "shfl" | "cp" | "ldmatrix" => (Some(Pipe::Memory), 1),
+        // One of TF32 has half the products of one of 16 bits, and half its rate.
         "mma" => (Some(Pipe::Matrix), 1),
         "bar" | "barrier" | "fence" | "membar" | "bra" | "ret" | "exit" => (Some(Pipe::Slot), 1),
         // Signs are part of the operand that reads them.

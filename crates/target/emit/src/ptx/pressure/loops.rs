@@ -235,54 +235,51 @@ fn insert(p: &mut Parsed, new: Vec<(usize, Line)>) {
     p.lines.extend(new.map(|n| n.1));
 }
 
-/// Originals of copies, by the copy.
+/// Originals of copies, by the copy, within one block.
 struct Copies {
-    of: Vec<Option<u32>>,
-    /// Copies that there are now, and how many of each original.
-    now: Vec<u32>,
-    from: Vec<u32>,
+    /// The original, what was in it when it was copied, and the block.
+    of: Vec<Option<(u32, u32, u32)>>,
+    /// How often each register has been given another value.
+    values: Vec<u32>,
+    block: u32,
 }
 
 impl Copies {
     fn new(names: usize) -> Copies {
         Copies {
             of: vec![None; names],
-            now: vec![],
-            from: vec![0; names],
+            values: vec![0; names],
+            block: 0,
         }
     }
 
+    /// Another block begins.
     fn clear(&mut self) {
-        self.keep(|_, _| false);
+        self.block += 1;
     }
 
-    fn keep(&mut self, stays: impl Fn(u32, u32) -> bool) {
-        let Copies { of, now, from } = self;
-        now.retain(|&to| {
-            let Some(original) = of[to as usize] else {
-                return false;
-            };
-            let stays = stays(to, original);
-            if !stays {
-                of[to as usize] = None;
-                from[original as usize] -= 1;
+    /// What `r` is a copy of, or itself.
+    fn original(&self, r: u32) -> u32 {
+        match self.of[r as usize] {
+            Some((from, value, block))
+                if block == self.block && value == self.values[from as usize] =>
+            {
+                from
             }
-            stays
-        });
+            _ => r,
+        }
     }
 
     /// `defs` have other values from now on.
     fn forget(&mut self, defs: &[u32]) {
-        let known = |&d: &u32| self.of[d as usize].is_some() || self.from[d as usize] > 0;
-        if defs.iter().any(known) {
-            self.keep(|to, original| !defs.contains(&to) && !defs.contains(&original));
+        for &d in defs {
+            self.of[d as usize] = None;
+            self.values[d as usize] += 1;
         }
     }
 
     fn add(&mut self, to: u32, original: u32) {
-        self.of[to as usize] = Some(original);
-        self.from[original as usize] += 1;
-        self.now.push(to);
+        self.of[to as usize] = Some((original, self.values[original as usize], self.block));
     }
 }
 
@@ -297,7 +294,7 @@ pub(super) fn settled(p: &mut Parsed) {
             copies.clear();
         }
         for u in &mut l.uses {
-            *u = copies.of[*u as usize].unwrap_or(*u);
+            *u = copies.original(*u);
         }
         copies.forget(&l.defs);
         if let (true, false, &[to], &[from]) = (l.copy, l.partial, &l.defs[..], &l.uses[..])

@@ -3,6 +3,8 @@ use super::alive::{SLOW, alive, count, has, step, stepped, unread};
 use super::line::{Kind, Line, Parsed, Registers, Rematerialised, starts, written};
 use super::loops::{Region, regions};
 use crate::few::Few;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// Lines of a guarded part that becomes guarded instructions.
 const SHORT: usize = 8;
@@ -419,14 +421,17 @@ impl Frugal {
         needs.iter().flatten().for_each(|&i| users[i as usize] += 1);
         // What each line changes, as long as nothing that it names begins or ends.
         let mut changes: Vec<i64> = part.iter().map(|l| change(l, width, &live)).collect();
-        let mut ready: Vec<usize> = (0..part.len()).filter(|&i| users[i] == 0).collect();
+        // The last of those that free most comes first. A line is in it once for every change since it was ready.
+        let entry = |i: usize, changes: &[i64]| (Reverse(changes[i]), i);
+        let ready = (0..part.len()).filter(|&i| users[i] == 0);
+        let mut ready: BinaryHeap<_> = ready.map(|i| entry(i, &changes)).collect();
+        let mut done = vec![false; part.len()];
         let mut order = Vec::with_capacity(part.len());
-        let next = |ready: &[usize], changes: &[i64]| {
-            let key = |&at: &usize| (changes[ready[at]], std::cmp::Reverse(ready[at]));
-            (0..ready.len()).min_by_key(key)
-        };
-        while let Some(at) = next(&ready, &changes) {
-            let i = ready.swap_remove(at);
+        while let Some((Reverse(by), i)) = ready.pop() {
+            if done[i] || by != changes[i] {
+                continue;
+            }
+            done[i] = true;
             let named = registers(&part[i]);
             let before: Few<bool, 16> = named.iter().map(|&r| has(&live, r)).collect();
             step(&mut live, &part[i]);
@@ -434,13 +439,18 @@ impl Frugal {
             let changed = named.iter().zip(&before);
             for (&r, _) in changed.filter(|&(&r, &was)| has(&live, r) != was) {
                 for &k in &self.named[r as usize] {
-                    changes[k as usize] = change(&part[k as usize], width, &live);
+                    let k = k as usize;
+                    let now = change(&part[k], width, &live);
+                    let other = std::mem::replace(&mut changes[k], now) != now;
+                    if other && users[k] == 0 && !done[k] {
+                        ready.push(entry(k, &changes));
+                    }
                 }
             }
             for &n in &needs[i] {
                 users[n as usize] -= 1;
                 if users[n as usize] == 0 {
-                    ready.push(n as usize);
+                    ready.push(entry(n as usize, &changes));
                 }
             }
         }

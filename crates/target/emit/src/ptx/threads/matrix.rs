@@ -1,7 +1,7 @@
 //! Copies that go on beside what follows, and matrix instructions.
 use super::{Printer, prefix};
 use crate::simt::ir::{Inst, Reg, Ty, Var};
-use kernel::OperandId;
+use kernel::{Fragment, OperandId};
 use layout::DType;
 
 /// A 16-bit float's name in instructions.
@@ -37,7 +37,7 @@ impl Printer<'_> {
                 sums,
                 a,
                 b,
-            } => self.multiply(fragment.input, *sums, *a, *b),
+            } => self.multiply(fragment, *sums, *a, *b),
             _ => {}
         }
     }
@@ -74,8 +74,12 @@ impl Printer<'_> {
     }
 
     /// Adds the product of two fragments to sums.
-    fn multiply(&mut self, input: DType, sums: [Var; 4], a: [Reg; 4], b: [Reg; 2]) {
-        let kind = name16(input);
+    fn multiply(&mut self, fragment: &Fragment, sums: [Var; 4], a: [Reg; 4], b: [Reg; 2]) {
+        let Fragment { m, n, k, input, .. } = fragment;
+        let kind = match input {
+            DType::F32 => "tf32",
+            d => name16(*d),
+        };
         let f = prefix(Ty::F32);
         let list = sums.map(|v| format!("%v{f}{v}")).join(", ");
         let (a, b) = (
@@ -83,7 +87,7 @@ impl Printer<'_> {
             b.map(|r| self.r(r)).join(", "),
         );
         self.line(format_args!(
-            "mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 {{{list}}}, {{{a}}}, {{{b}}}, {{{list}}};"
+            "mma.sync.aligned.m{m}n{n}k{k}.row.col.f32.{kind}.{kind}.f32 {{{list}}}, {{{a}}}, {{{b}}}, {{{list}}};"
         ));
     }
 

@@ -191,6 +191,14 @@ impl Lower<'_> {
         }
     }
 
+    /// This thread's position number `slot` of a group, in its piece.
+    pub fn slot_position(&mut self, group: usize, slot: i64) -> Reg {
+        let g = &self.groups[group];
+        let (start, shift) = (g.start, g.shift(slot));
+        let shift = self.b.int(shift);
+        self.b.add(start, shift)
+    }
+
     /// `at` moved to this thread's position number `slot` of a group.
     pub fn slot(&mut self, group: usize, slot: i64, at: &At) -> At {
         let g = &self.groups[group];

@@ -1,30 +1,37 @@
-//! Contractions by matrix instructions: m16n8k16 of 16-bit floats.
+//! Contractions by matrix instructions: m16n8k16 of 16-bit floats, and m16n8k8 of f32 as TF32.
 //!
-//! Fragments, for lane l with g = l / 4 and p = 2 (l % 4): the left factor has rows g and g + 8 at depths p,
-//! p + 1 and p + 8, p + 9 (a0: g, p; a1: g + 8, p; a2: g, p + 8; a3: g + 8, p + 8), the right one column g at
-//! depths p, p + 1 (b0) and p + 8, p + 9 (b1), sums rows g (c0, c1) and g + 8 (c2, c3) at columns p, p + 1. The
+//! Fragments of 16-bit floats, for lane l with g = l / 4 and p = 2 (l % 4): the left factor has rows g and g + 8 at
+//! depths p, p + 1 and p + 8, p + 9 (a0: g, p; a1: g + 8, p; a2: g, p + 8; a3: g + 8, p + 8), the right one column g
+//! at depths p, p + 1 (b0) and p + 8, p + 9 (b1), sums rows g (c0, c1) and g + 8 (c2, c3) at columns p, p + 1. The
 //! sums of two neighbouring blocks of 8 columns are, rounded to the factors' type, the left fragment of a
-//! product that sums over those columns.
+//! product that sums over those columns. Fragments of f32 are alike with one depth, l % 4, in place of p and p + 1,
+//! and 4 in place of 8 depths further on.
 use super::state::{At, Lower, Result, SharedTile, TileStorage};
 use crate::simt::ir::{Inst, Op, Reg, Ty, Var};
 use expr::Binary;
-use kernel::{AxisId, Fragment, TileId};
+use kernel::{AxisId, Factors, Fragment, TileId};
 use layout::DType;
 use std::rc::Rc;
 
-/// Depth of a fragment, and rows or columns of a block that is loaded at once.
-const DEPTH: i64 = 16;
 /// Positions summed per piece at most.
 const MAX_DEPTH: i64 = 1024;
 
+/// The sums of fragment number `m` along the rows and `n` along the columns.
+pub(super) fn fragment_sums(sums: &[Vec<Var>], m: usize, n: usize) -> [Var; 4] {
+    let (top, low, c) = (&sums[m * 2], &sums[m * 2 + 1], n * 2);
+    [top[c], top[c + 1], low[c], low[c + 1]]
+}
+
 /// A factor in shared memory.
-struct Staged {
+pub(super) struct Staged {
     home: Rc<SharedTile>,
+    /// Whether it has the rows.
+    rows: bool,
     /// Whether lines are along the depth.
     deep: bool,
-    /// First element of this lane's line, and its place in the line.
-    line: Reg,
-    within: Reg,
+    /// First element of this lane's line, and its place in the line: of a block that is loaded at once one, of one
+    /// whose words the lane reads by itself one for each half of the depth.
+    lines: Vec<(Reg, Reg)>,
 }
 
 /// Where the left factor comes from.
@@ -66,7 +73,7 @@ impl Lower<'_> {
             );
         }
         let (rows, columns) = self.sides(acc)?;
-        let depth = self.depth(over)?;
+        let depth = self.depth(over, fragment.k.into())?;
         let TileStorage::Shared(home) = &*self.homes[b as usize].clone() else {
             return self.fail(
                 "factor in shared memory",
@@ -76,15 +83,26 @@ impl Lower<'_> {
         let right = self.factor(b, home, (columns, over))?;
         let left = match &*self.homes[a as usize].clone() {
             TileStorage::Shared(home) => Left::Staged(self.factor(a, home, (rows, over))?),
-            TileStorage::Held { .. } => Left::Held(self.held_factor(a, rows, over)?),
+            TileStorage::Held { .. } if fragment.input != DType::F32 => {
+                Left::Held(self.held_factor(a, rows, over)?)
+            }
             _ => {
                 return self.fail(
                     "left factor",
-                    "it must be staged, or be held with the summed axes as its columns",
+                    "it must be staged, or be held in 16 bits with the summed axes as its columns",
                 );
             }
         };
-        self.multiply_add(fragment, acc, (&left, &right), (rows, columns), depth)
+        let sums = self.sums(acc, (rows, columns))?;
+        match (&left, fragment.factors) {
+            (Left::Staged(left), Factors::Tf32x3) => {
+                self.multiply_parts(fragment, &sums, (left, &right), (rows, columns), depth)
+            }
+            _ => {
+                self.multiply_add(fragment, &sums, (&left, &right), (rows, columns), depth);
+                Ok(())
+            }
+        }
     }
 
     /// The groups of an accumulator's rows and columns.
@@ -106,15 +124,15 @@ impl Lower<'_> {
     }
 
     /// Positions summed per piece.
-    fn depth(&self, over: &[AxisId]) -> Result<i64> {
+    fn depth(&self, over: &[AxisId], each: i64) -> Result<i64> {
         let mut depth = 1i64;
         for &a in over {
             depth = depth.saturating_mul(self.bound(a)?);
         }
-        if depth > MAX_DEPTH || depth % DEPTH != 0 {
+        if depth > MAX_DEPTH || depth % each != 0 {
             return self.fail(
                 "depth",
-                format!("{depth} positions are summed per piece; a multiple of {DEPTH} up to {MAX_DEPTH} has fragments"),
+                format!("{depth} positions are summed per piece; a multiple of {each} up to {MAX_DEPTH} has fragments"),
             );
         }
         Ok(depth)
@@ -165,7 +183,8 @@ impl Lower<'_> {
             );
         }
         let width = u32::try_from(home.line).unwrap_or(0);
-        if !home.swizzle.fits(width) {
+        let bits = tile.dtype.bits();
+        if !home.swizzle.fits(width, bits) {
             let s = home.swizzle;
             return self.fail(
                 "swizzle",
@@ -176,18 +195,27 @@ impl Lower<'_> {
             );
         }
         let deep = over.contains(&last);
-        let (line, within) = self.lane_line(group, deep, home);
+        let lines = match bits == 32 && !deep {
+            true => self.word_lines(group, home),
+            false => vec![self.lane_line(group, deep, home, (128 / bits).into())],
+        };
         Ok(Staged {
             home: home.clone(),
+            rows: self.groups[group].rows,
             deep,
-            line,
-            within,
+            lines,
         })
     }
 
     /// The first element of the line that this lane gives of a block at the warp's first row or column, and
-    /// its place in the line.
-    fn lane_line(&mut self, group: usize, deep: bool, home: &SharedTile) -> (Reg, Reg) {
+    /// its place in the line; lines are loaded in vectors of so many elements.
+    fn lane_line(
+        &mut self,
+        group: usize,
+        deep: bool,
+        home: &SharedTile,
+        vector: i64,
+    ) -> (Reg, Reg) {
         let (rows, each) = (self.groups[group].rows, self.groups[group].warp);
         let (lane, warp) = (self.lane(), self.warp_number(rows));
         let b = &mut self.b;
@@ -195,18 +223,22 @@ impl Lower<'_> {
             let mask = b.int(mask);
             b.binary(Binary::And, r, mask)
         };
+        let shifted = |b: &mut crate::simt::build::Build, r: Reg, by: u32| {
+            let by = b.int(by.into());
+            b.binary(Binary::Shr, r, by)
+        };
         let low = masked(b, lane, 7);
         let low16 = masked(b, lane, 15);
-        // 8 times bit 3, and 8 times bit 4, of the lane.
+        // 8 times bits 3 and 4 of the lane, and as many elements as a vector has.
         let third = masked(b, lane, 8);
-        let one = b.int(1);
-        let half = b.binary(Binary::Shr, lane, one);
+        let half = shifted(b, lane, 1);
         let fourth = masked(b, half, 8);
         let both = b.add(low, fourth);
+        let beyond = 8 / vector;
         let (own, depth) = match (rows, deep) {
-            (true, true) => (low16, fourth),
+            (true, true) => (low16, shifted(b, fourth, beyond.ilog2())),
             (true, false) => (third, both),
-            (false, true) => (both, third),
+            (false, true) => (both, shifted(b, third, beyond.ilog2())),
             (false, false) => (fourth, low16),
         };
         let each = b.int(each);
@@ -218,19 +250,41 @@ impl Lower<'_> {
         (line, self.within_line(line, inner, home.swizzle))
     }
 
-    /// The words of the 16x16 block at (`own`, `depth`) of this warp's part.
-    fn block(&mut self, s: &Staged, own: i64, depth: i64) -> [Reg; 4] {
-        let (outer, inner) = if s.deep { (own, depth) } else { (depth, own) };
-        // The swizzle is an exclusive or of the line's bits: whole blocks of 16 commute with it.
-        let inner = self.b.int(inner);
-        let within = match self.b.number(inner) {
-            Some(0) => s.within,
-            _ => self.b.binary(Binary::Xor, s.within, inner),
+    /// The first elements of the lines at this lane's two depths of a fragment of f32, and the places in them of its
+    /// first row or column.
+    fn word_lines(&mut self, group: usize, home: &SharedTile) -> Vec<(Reg, Reg)> {
+        let (rows, each) = (self.groups[group].rows, self.groups[group].warp);
+        let (lane, warp) = (self.lane(), self.warp_number(rows));
+        let own = self.quotient(lane, 4);
+        let depth = self.remainder(lane, 4);
+        let each = self.b.int(each);
+        let first = self.b.mul(warp, each);
+        let own = self.b.add(first, own);
+        let width = self.b.int(home.line);
+        let of = |half: i64| {
+            let half = self.b.int(half);
+            let depth = self.b.add(depth, half);
+            let line = self.b.mul(depth, width);
+            (line, self.within_line(line, own, home.swizzle))
         };
-        let line = self.staged(&s.home, s.line);
-        let first = self.b.add(line, within);
-        let outer = self.b.int(outer * s.home.line);
-        let index = self.b.add(first, outer);
+        [0, 4].map(of).to_vec()
+    }
+
+    /// The words of the block of 16 rows or columns, as deep as a fragment, at (`own`, `depth`) of this warp's part.
+    pub(super) fn block(&mut self, s: &Staged, own: i64, depth: i64) -> [Reg; 4] {
+        if s.lines.len() > 1 {
+            // Halves of the depth follow those of rows, and those of columns follow the depth's.
+            let at = |n: usize| match s.rows {
+                true => (n % 2, n / 2),
+                false => (n / 2, n % 2),
+            };
+            return [0, 1, 2, 3].map(|n| {
+                let (half, line) = at(n);
+                self.word(s, own + 8 * half as i64, depth, line)
+            });
+        }
+        let (outer, inner) = if s.deep { (own, depth) } else { (depth, own) };
+        let index = self.block_place(s, s.lines[0], outer, inner);
         let dst = [(); 4].map(|()| self.b.fresh(Ty::U32));
         self.b.push(Inst::LoadMatrix {
             dst,
@@ -239,6 +293,46 @@ impl Lower<'_> {
             transposed: !s.deep,
         });
         dst
+    }
+
+    /// A lane's element of a fragment of f32, as a word.
+    fn word(&mut self, s: &Staged, own: i64, depth: i64, line: usize) -> Reg {
+        let index = self.block_place(s, s.lines[line], depth, own);
+        let array = s.home.array;
+        let v = self.b.op(Ty::F32, Op::LoadShared { array, index });
+        self.b.op(Ty::U32, Op::Bits(v))
+    }
+
+    /// The element `outer` lines and `inner` places in the line beyond one in a line that begins at an element.
+    fn block_place(
+        &mut self,
+        s: &Staged,
+        (line, within): (Reg, Reg),
+        outer: i64,
+        inner: i64,
+    ) -> Reg {
+        // The swizzle is an exclusive or of the line's bits: whole blocks commute with it.
+        let inner = self.b.int(inner);
+        let within = match self.b.number(inner) {
+            Some(0) => within,
+            _ => self.b.binary(Binary::Xor, within, inner),
+        };
+        let line = self.staged(&s.home, line);
+        let first = self.b.add(line, within);
+        let outer = self.b.int(outer * s.home.line);
+        self.b.add(first, outer)
+    }
+
+    /// The element of a factor at a row or column of the piece and a depth.
+    pub(super) fn element(&mut self, s: &Staged, own: Reg, depth: Reg) -> Reg {
+        let (outer, inner) = if s.deep { (own, depth) } else { (depth, own) };
+        let width = self.b.int(s.home.line);
+        let line = self.b.mul(outer, width);
+        let within = self.within_line(line, inner, s.home.swizzle);
+        let line = self.staged(&s.home, line);
+        let index = self.b.add(line, within);
+        let array = s.home.array;
+        self.b.op(Ty::F32, Op::LoadShared { array, index })
     }
 
     /// A factor that this thread holds, by half of rows and column: 0 where a column does not exist.
@@ -295,15 +389,14 @@ impl Lower<'_> {
     fn multiply_add(
         &mut self,
         fragment: Fragment,
-        acc: TileId,
+        sums: &[Vec<Var>],
         (left, right): (&Left, &Staged),
         (rows, columns): (usize, usize),
         depth: i64,
-    ) -> Result<()> {
-        let sums = self.sums(acc, (rows, columns))?;
+    ) {
         let tall = self.groups[rows].warp / 16;
         let wide = self.groups[columns].warp / 16;
-        for step in (0..depth).step_by(DEPTH as usize) {
+        for step in (0..depth).step_by(fragment.k as usize) {
             let mut lefts = vec![];
             for m in 0..tall {
                 lefts.push(match left {
@@ -315,11 +408,9 @@ impl Lower<'_> {
                 let r = self.block(right, n * 16, step);
                 for (m, a) in lefts.iter().enumerate() {
                     for half in 0..2 {
-                        let c = (n as usize * 2 + half) * 2;
-                        let (top, low) = (&sums[m * 2], &sums[m * 2 + 1]);
                         self.b.push(Inst::Multiply {
                             fragment,
-                            sums: [top[c], top[c + 1], low[c], low[c + 1]],
+                            sums: fragment_sums(sums, m, n as usize * 2 + half),
                             a: *a,
                             b: [r[half * 2], r[half * 2 + 1]],
                         });
@@ -327,7 +418,6 @@ impl Lower<'_> {
                 }
             }
         }
-        Ok(())
     }
 
     /// The left fragment of 16 rows, of which these are the two halves, from column `from` on.

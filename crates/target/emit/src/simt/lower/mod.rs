@@ -7,6 +7,7 @@
 mod access;
 mod groups;
 mod matrix;
+mod parts;
 mod staging;
 mod state;
 mod stmt;
@@ -19,8 +20,8 @@ use super::ir::{Buffer, Inst, Op, Program, Reg, Ty};
 use crate::EmitError;
 use expr::{Binary, Compare};
 use kernel::{
-    AxisId, AxisTile, Fragment, GpuMapping, Kernel, Mapping, Node, Operand, Place, Role, TileId,
-    TileProgram, work,
+    AxisId, AxisTile, Factors, Fragment, GpuMapping, Kernel, Mapping, Node, Operand, Place, Role,
+    TileId, TileProgram, work,
 };
 use layout::{DType, Dim};
 pub use state::Caps;
@@ -148,11 +149,16 @@ fn too_large(kernel: &Kernel) -> Option<String> {
 
 /// Whether there is a matrix instruction of this form, and threads for it.
 fn fragment(f: Fragment, map: &GpuMapping) -> std::result::Result<(), (&'static str, String)> {
-    let halves = matches!(f.input, DType::F16 | DType::BF16);
-    if (f.m, f.n, f.k, f.acc) != (16, 8, 16, DType::F32) || !halves {
+    let depth = match (f.input, f.factors) {
+        (DType::F16 | DType::BF16, Factors::Whole) => Some(16),
+        (DType::F32, Factors::Tf32 | Factors::Tf32x3) => Some(8),
+        _ => None,
+    };
+    if (f.m, f.n, f.acc) != (16, 8, DType::F32) || depth != Some(f.k) {
         return Err((
             "fragment",
-            "mma.m16n8k16 of f16 or bf16 into f32 is printed".into(),
+            "mma.m16n8k16 of f16 or bf16, and mma.m16n8k8 of f32 as TF32, into f32 are printed"
+                .into(),
         ));
     }
     let warps = map.warps[0].checked_mul(map.warps[1]);

@@ -19,9 +19,13 @@ pub(super) struct Copies {
     groups: VecDeque<Vec<Copy>>,
 }
 
-/// Lanes of a warp, and elements of a line of a block that a warp loads.
+/// Lanes of a warp, lines of a block that it loads, and bits of such a line.
 const WARP: usize = 32;
-pub(super) const LINE: usize = 8;
+const LINES: usize = 8;
+const LINE_BITS: u32 = 128;
+
+/// Bits of an f32 that take part in a product in TF32.
+const TF32: u32 = 0xffff_e000;
 
 /// The bits of a 16-bit float, to which `v` is rounded.
 pub(super) fn half_bits(v: f32, d: DType) -> u16 {
@@ -133,6 +137,21 @@ impl<M: Memory> Machine<'_, M> {
         }
     }
 
+    /// Elements of a line of a block of a shared array.
+    pub(super) fn line_of(&self, array: u32) -> usize {
+        (LINE_BITS / self.p.shared[array as usize].dtype.bits().max(8)) as usize
+    }
+
+    /// Whether a truth value holds in any lane of the warp.
+    pub(super) fn any_lane(&mut self, r: Reg, x: Reg, active: &[usize]) -> R<()> {
+        for first in self.warps(active)? {
+            let lanes = first..first + WARP;
+            let any = lanes.clone().any(|l| self.get(x, l) != 0);
+            lanes.for_each(|l| self.set(r, l, u64::from(any)));
+        }
+        Ok(())
+    }
+
     fn load_matrix(
         &mut self,
         dst: [Reg; 4],
@@ -140,29 +159,42 @@ impl<M: Memory> Machine<'_, M> {
         active: &[usize],
     ) -> R<()> {
         let d = self.p.shared[array as usize].dtype;
+        let wide = self.line_of(array);
         for first in self.warps(active)? {
             for (n, r) in dst.into_iter().enumerate() {
-                let mut block = [[0u16; LINE]; LINE];
+                let mut block = [[0u32; LINES]; LINES];
                 for (line, out) in block.iter_mut().enumerate() {
-                    let from = first + n * LINE + line;
+                    let from = first + n * LINES + line;
                     let at = self.int(index, from);
-                    for (k, v) in out.iter_mut().enumerate() {
+                    for (k, v) in out.iter_mut().take(wide).enumerate() {
                         // Which lanes read is of no account: none of them may race with a writer.
-                        let x = self.load_shared(array, at + k as i64, from)?;
-                        *v = half_bits(f32::from_bits(x as u32), d);
+                        let x = self.load_shared(array, at + k as i64, from)? as u32;
+                        *v = match d.bits() {
+                            16 => half_bits(f32::from_bits(x), d).into(),
+                            _ => x,
+                        };
                     }
                 }
                 for lane in 0..WARP {
-                    let (line, k) = (lane / 4, lane % 4 * 2);
-                    let [low, high] = match transposed {
-                        false => [block[line][k], block[line][k + 1]],
-                        true => [block[k][line], block[k + 1][line]],
+                    let (line, k) = (lane / 4, lane % 4);
+                    let word = match (wide, transposed) {
+                        (4, _) => block[line][k],
+                        (_, false) => block[line][2 * k] | block[line][2 * k + 1] << 16,
+                        (_, true) => block[2 * k][line] | block[2 * k + 1][line] << 16,
                     };
-                    self.set(r, first + lane, u64::from(low) | u64::from(high) << 16);
+                    self.set(r, first + lane, word.into());
                 }
             }
         }
         Ok(())
+    }
+
+    /// The factors' elements in a word of a lane.
+    fn elements(&self, f: &Fragment, word: u32) -> Vec<f64> {
+        match f.input {
+            DType::F32 => vec![f32::from_bits(word & TF32).into()],
+            d => [word, word >> 16].map(|h| half_value(h as u16, d)).to_vec(),
+        }
     }
 
     fn multiply(
@@ -172,24 +204,25 @@ impl<M: Memory> Machine<'_, M> {
         (a, b): ([Reg; 4], [Reg; 2]),
         active: &[usize],
     ) -> R<()> {
-        let pair = |m: &Self, r: Reg, lane: usize| {
-            let word = m.get(r, lane) as u32;
-            [word, word >> 16].map(|h| half_value(h as u16, f.input))
-        };
+        // Elements in a word, and lanes that have a row's or column's.
+        let each = 32 / f.input.bits().max(16) as usize;
+        let half = 4 * each;
         for first in self.warps(active)? {
             let mut left = [[0f64; 16]; 16];
-            let mut right = [[0f64; 16]; LINE];
+            let mut right = [[0f64; 16]; LINES];
             for lane in 0..WARP {
-                let (g, p) = (lane / 4, lane % 4 * 2);
+                let (g, p) = (lane / 4, lane % 4 * each);
                 for (n, r) in a.into_iter().enumerate() {
-                    let at = (g + n % 2 * 8, p + n / 2 * 8);
-                    for (k, v) in pair(self, r, first + lane).into_iter().enumerate() {
+                    let at = (g + n % 2 * 8, p + n / 2 * half);
+                    let word = self.get(r, first + lane) as u32;
+                    for (k, v) in self.elements(f, word).into_iter().enumerate() {
                         left[at.0][at.1 + k] = v;
                     }
                 }
                 for (n, r) in b.into_iter().enumerate() {
-                    for (k, v) in pair(self, r, first + lane).into_iter().enumerate() {
-                        right[g][p + n * 8 + k] = v;
+                    let word = self.get(r, first + lane) as u32;
+                    for (k, v) in self.elements(f, word).into_iter().enumerate() {
+                        right[g][p + n * half + k] = v;
                     }
                 }
             }
@@ -199,7 +232,7 @@ impl<M: Memory> Machine<'_, M> {
                     let (row, column) = (g + n / 2 * 8, p + n % 2);
                     let at = v as usize * self.lanes + first + lane;
                     let before = f64::from(f32::from_bits(self.vars[at] as u32));
-                    let products = left[row].iter().zip(&right[column]);
+                    let products = left[row].iter().zip(&right[column]).take(f.k as usize);
                     let sum = products.fold(before, |s, (x, y)| s + x * y);
                     self.vars[at] = u64::from((sum as f32).to_bits());
                 }
