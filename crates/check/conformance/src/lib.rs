@@ -15,6 +15,7 @@ mod rng;
 mod scalars;
 mod schedules;
 pub mod simt;
+mod special;
 mod suite;
 
 pub use emulated::{Emulated, is_fault};
@@ -28,4 +29,5 @@ pub use on_device::{OnDevice, OneStep};
 pub use rng::Rng;
 pub use scalars::scalars;
 pub use schedules::{cpu_schedule, cpu_schedules, gpu_schedules};
+pub use special::special;
 pub use suite::{Failure, Outcome, Seen, Subject, each, run, seeds};

@@ -1,7 +1,7 @@
 //! PTX of every family, run on the emulator: what it does, and that nothing is touched that is not
 //! there, or without the barriers it takes.
 use emit::ptx;
-use shopfloor_conformance::{Emulated, run, scalars, seeds};
+use shopfloor_conformance::{Emulated, run, scalars, seeds, special};
 
 #[test]
 fn every_family_agrees_with_the_reference() {
@@ -12,6 +12,13 @@ fn every_family_agrees_with_the_reference() {
     println!("{:?}, refused {:?}", out.agreed, out.refused);
     assert!(out.total() > 15, "{:?}", out.agreed);
     assert!(out.agreed.len() >= 7, "{:?}", out.agreed);
+}
+
+#[test]
+fn products_in_parts_give_what_multiply_adds_give() {
+    let done = special(&Emulated::on("sm_80"), 7100, 4).unwrap_or_else(|e| panic!("{e}"));
+    println!("{done} programs");
+    assert!(done > 8, "{done}");
 }
 
 #[test]

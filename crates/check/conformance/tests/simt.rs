@@ -1,6 +1,6 @@
 //! The lowering to threads, without any GPU.
 use emit::wgsl;
-use shopfloor_conformance::{Outcome, run, scalars, seeds, simt::Interpreter};
+use shopfloor_conformance::{Outcome, run, scalars, seeds, simt::Interpreter, special};
 
 /// Refusals for these reasons are random schedules that ask for what cannot be: a register tile read
 /// by threads that do not hold it, or one of an unknown size.
@@ -58,6 +58,17 @@ fn matrix_instructions_and_copies_keep_to_the_rules() {
     let out = check(subject, 5000, 1);
     println!("{:?}, refused {:?}", out.agreed, out.refused);
     assert!(out.total() > 20, "{:?}", out.agreed);
+}
+
+#[test]
+fn products_in_parts_give_what_multiply_adds_give() {
+    let subject = Interpreter {
+        shuffle: 32,
+        matrix: true,
+    };
+    let done = special(&subject, 7000, 4).unwrap_or_else(|e| panic!("{e}"));
+    println!("{done} programs");
+    assert!(done > 8, "{done}");
 }
 
 #[test]

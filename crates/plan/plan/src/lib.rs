@@ -16,6 +16,7 @@ mod pause;
 mod pieces;
 mod plan;
 mod planner;
+mod precision;
 mod program;
 mod step_set;
 mod subprogram;
@@ -38,6 +39,7 @@ pub use plan::{
 pub use planner::{
     Allotment, Candidate, Change, Load, Observation, Observations, Planner, RateSeen, Serving,
 };
+pub use precision::Precision;
 pub use program::{
     Batch, Constraint, Fate, HostOp, Item, ItemWork, NodeFate, Program, ProgramSymbol,
     ProgramValue, REFUSE, Refusal, Saving, Segment, StatePair, SymbolOrigin, ValueIx, ValueOrigin,

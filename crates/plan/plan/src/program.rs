@@ -280,6 +280,9 @@ pub struct Program {
     /// What fusion saves, for the decisions in `whys`.
     #[serde(default)]
     pub savings: Vec<Saving>,
+    /// How exactly products of f32 are computed.
+    #[serde(default)]
+    pub precision: crate::Precision,
     /// What became of every node of the model.
     pub fates: Vec<NodeFate>,
     /// Decisions so far (fusion and layouts).

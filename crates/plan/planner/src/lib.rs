@@ -11,7 +11,6 @@ mod fuse;
 mod kernels;
 mod located;
 mod merge;
-mod precision;
 mod program;
 mod relayout;
 mod split;
@@ -21,5 +20,5 @@ pub use bind::{
     Placement, PlanOptions, Planner, Sweep, predict_again, predict_over, predict_steps,
 };
 pub use error::PlannerError;
-pub use precision::Precision;
+pub use plan::Precision;
 pub use program::{ProgramOptions, program};

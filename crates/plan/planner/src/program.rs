@@ -68,6 +68,7 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
             constraints: vec![],
             batches: vec![],
             savings,
+            precision: options.precision,
             passed: vec![],
             fates: vec![],
             whys,

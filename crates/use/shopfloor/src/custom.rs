@@ -189,6 +189,7 @@ fn program(
         constraints: vec![],
         batches: vec![],
         savings: vec![],
+        precision: planner::Precision::default(),
         fates: vec![],
         whys: vec![],
         weights: Arc::default(),

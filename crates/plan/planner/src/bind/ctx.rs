@@ -17,6 +17,8 @@ pub(crate) struct Ctx<'a> {
     pub footprint: f64,
     /// Whether constants may be packed.
     pub pack: bool,
+    /// How exactly products of f32 are computed.
+    pub precision: plan::Precision,
     /// What chooses in place of the prediction.
     pub sweep: Option<&'a super::Sweep>,
     /// Tasks that a step is cut into in place of what is wanted, while a sweep lists candidates.

@@ -33,6 +33,7 @@ impl StepForecast {
             effort: 1,
             footprint: self.footprint,
             pack: true,
+            precision: plan::Precision::default(),
             sweep: None,
             forced: None,
             far: &self.far,

@@ -158,6 +158,7 @@ impl Planner {
             constraints: program.constraints.clone(),
             batches: vec![],
             savings: vec![],
+            precision: program.precision,
             fates: vec![],
             whys: vec![],
             weights: program.weights.clone(),

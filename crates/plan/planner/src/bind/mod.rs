@@ -365,6 +365,7 @@ impl Planner {
             },
             footprint,
             pack: thrift != MemorySaving::Unpacked,
+            precision: program.precision,
             sweep,
             forced: None,
             far: &[],

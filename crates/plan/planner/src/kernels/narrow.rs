@@ -16,7 +16,7 @@ impl Lowering<'_> {
     ) -> Result<[(Located, DType); 2]> {
         let f32s = factors.iter().all(|(v, _)| self.dtype(*v) == DType::F32);
         let types = factors.each_ref().map(|(v, _)| self.dtype(*v));
-        if self.precision == Precision::F32 || !f32s {
+        if self.precision != Precision::Bf16 || !f32s {
             let [(_, a), (_, b)] = factors;
             return Ok([(a, types[0]), (b, types[1])]);
         }

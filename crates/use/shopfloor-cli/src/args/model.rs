@@ -116,8 +116,9 @@ pub struct GraphArgs {
     /// Take every dimension of every input as a symbol, also where the model has a number for it
     #[arg(long)]
     pub open_dims: bool,
-    /// In what type f32 products are computed: f32, or bf16 where speed matters more than the last digits
-    #[arg(long, value_name = "TYPE", value_parser = precision, default_value = "f32")]
+    /// How exactly f32 products are computed, the most exact first: exact (multiply-adds), f32 (as exact, also on
+    /// matrix units), bf16x3, tf32 or bf16; what the device lacks is computed more exactly
+    #[arg(long, value_name = "HOW", default_value = "f32")]
     pub precision: Precision,
     /// Kernel of your own for the nodes of an operator, as text, such as my.co:Clip2=clip.kernel
     /// (docs/custom-kernels.md); repeatable
@@ -139,8 +140,8 @@ impl GraphArgs {
         if self.open_dims {
             out.push("--open-dims".into());
         }
-        if self.precision == Precision::Bf16 {
-            out.extend(["--precision".into(), "bf16".into()]);
+        if self.precision != Precision::default() {
+            out.extend(["--precision".into(), self.precision.to_string()]);
         }
         if let Some(n) = self.fuel {
             out.extend(["--fuel".into(), n.to_string()]);
@@ -158,14 +159,6 @@ impl GraphArgs {
         };
         let each = self.kernel.iter();
         each.fold(options, |o, k| o.with_kernel(&k.domain, &k.name, &k.text))
-    }
-}
-
-fn precision(text: &str) -> Result<Precision, String> {
-    match text {
-        "f32" => Ok(Precision::F32),
-        "bf16" => Ok(Precision::Bf16),
-        _ => Err(format!("'{text}' is no precision; it is f32 or bf16")),
     }
 }
 

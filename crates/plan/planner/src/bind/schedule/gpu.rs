@@ -11,9 +11,10 @@ use super::renumber::renumbered;
 use super::{gpu_flat, gpu_layout, tiles};
 use crate::bind::ctx::Space;
 use kernel::{
-    AxisId, AxisTile, Fragment, GpuMapping, GpuTarget, Kernel, Mapping, Operand, OperandId, Place,
-    Schedule, Spread, Stmt, Swizzle, TileId,
+    AxisId, AxisTile, Factors, Fragment, GpuMapping, GpuTarget, Kernel, Mapping, Operand,
+    OperandId, Place, Schedule, Spread, Stmt, Swizzle, TileId,
 };
+use layout::DType;
 
 /// Registers of a thread that tile programs may count on, whatever a machine has.
 pub(super) const MOST_REGISTERS: u32 = 255;
@@ -49,7 +50,8 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
             .iter()
             .all(|p| dtype(p.a) == f.input && dtype(p.b) == f.input && dtype(p.acc) == f.acc)
     };
-    let fragment = gpu.fragments.iter().find(matches).copied();
+    let allowed = |f: &&Fragment| space.ctx.precision.allows(f.factors);
+    let fragments = gpu.fragments.iter().filter(matches).filter(allowed);
     let staged = |fragment| {
         let g = Gpu {
             space,
@@ -62,15 +64,20 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
             _ => vec![],
         }
     };
-    let mut found = staged(fragment);
-    if found.is_empty() && fragment.is_some() {
-        found = staged(None);
+    let mut ways: Vec<Vec<Candidate>> = fragments.map(|&f| staged(Some(f))).collect();
+    ways.retain(|w| !w.is_empty());
+    // Matrix instructions for the elements as they are leave nothing to multiply-adds.
+    let whole = |w: &Vec<Candidate>| w.iter().any(|c| factors(c) == Some(Factors::Whole));
+    if !ways.iter().any(whole) {
+        ways.push(staged(None));
     }
+    let multiplies = ways.iter().any(|w| w.iter().any(|c| factors(c).is_none()));
+    let mut found = in_turns(ways);
     let thin = products
         .iter()
         .any(|p| space.points(&p.rows).min(space.points(&p.columns)) < THIN);
     // What is handed over in shared memory may have no room: then threads go it alone.
-    let alone = products.len() > 1 && fragment.is_none();
+    let alone = products.len() > 1 && (multiplies || found.is_empty());
     if alone {
         found.extend(gpu_flat::candidates(space));
     }
@@ -78,6 +85,27 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
         found.splice(0..0, gpu_flat::candidates(space));
     }
     found
+}
+
+/// What a candidate's matrix instructions multiply; `None` for multiply-adds.
+pub(super) fn factors(c: &Candidate) -> Option<Factors> {
+    match &c.schedule.mapping {
+        Mapping::Gpu(g) => g.fragment.map(|f| f.factors),
+        Mapping::Cpu(_) => None,
+    }
+}
+
+/// All of `ways`, one of each in turn.
+fn in_turns(ways: Vec<Vec<Candidate>>) -> Vec<Candidate> {
+    let mut rest: Vec<_> = ways.into_iter().map(Vec::into_iter).collect();
+    let mut found = vec![];
+    loop {
+        let before = found.len();
+        found.extend(rest.iter_mut().filter_map(Iterator::next));
+        if found.len() == before {
+            return found;
+        }
+    }
 }
 
 struct Gpu<'a> {
@@ -237,6 +265,27 @@ fn line_swizzle(line: i64, bytes: i64) -> Swizzle {
     }
 }
 
+/// The swizzle for fragments of f32 of lines of `line` elements. Those along the depth are loaded eight at once, 16
+/// bytes of each; of others lanes read words, eight neighbours of four lines.
+fn word_swizzle(line: i64, deep: bool) -> Swizzle {
+    let (bits, base) = if deep { (3, 2) } else { (2, 3) };
+    let vectors = u32::try_from(line >> base).unwrap_or(0);
+    if line.count_ones() != 1 || vectors < 2 {
+        return Swizzle::default();
+    }
+    let own = vectors.ilog2();
+    let all = Swizzle {
+        bits: own.min(bits),
+        base,
+        // Lines shorter than all banks share them with their neighbours.
+        shift: own.max(if deep { 3 } else { 2 }),
+    };
+    match all.fits(u32::try_from(line).unwrap_or(0), 32) {
+        true => all,
+        false => Swizzle::default(),
+    }
+}
+
 /// What a candidate fixes beside the kernel.
 struct Shape<'a> {
     grid: Vec<AxisTile>,
@@ -355,7 +404,9 @@ impl Gpu<'_> {
                         rows: &scores.rows,
                         columns: &values.columns,
                         staged: vec![(scores.a, 1), (scores.b, stages), (values.b, stages)],
-                        shared: self.fragment.is_none().then_some(values.a),
+                        // A thread's sums are the next fragment of elements of 16 bits alone.
+                        shared: (!self.fragment.is_some_and(|f| f.input != DType::F32))
+                            .then_some(values.a),
                         warps: [warps, 1],
                         raster: 1,
                     };
@@ -477,6 +528,7 @@ impl Gpu<'_> {
             };
         }
         let spread = match (self.fragment, s.shared) {
+            // Fragments say it.
             (Some(_), _) => vec![],
             (None, Some(_)) => attention_spread(&r, threads, s.staged.first()?.0)?,
             (None, None) => multiply_add_spread(&r, threads, r.loops.last()?.axis)?,
@@ -567,6 +619,7 @@ impl Gpu<'_> {
             let bits = kernel.tiles[tile as usize].dtype.bits().max(least);
             let swizzle = match self.fragment {
                 Some(_) if bits == 16 => self.swizzle(u32::try_from(line).ok()?)?,
+                Some(_) if bits == 32 => word_swizzle(line, summed(kernel, tile, last)),
                 Some(_) => Swizzle::default(),
                 // Rows and columns that lie along lines are read as they are.
                 None if !summed(kernel, tile, last) => Swizzle::default(),

@@ -1,6 +1,7 @@
 //! Candidates in the order of what they are predicted to take.
 
 use super::candidate::{Candidate, Rank};
+use super::gpu::factors;
 use crate::bind::ctx::Ctx;
 use crate::bind::parallel;
 use crate::bind::predict::{counter, predict_step, sketch_step};
@@ -37,7 +38,9 @@ pub(super) fn ranked(
         let sketched = sketched(ctx, list, from, constant);
         numbers = sketched.into_iter().map(|r| r.1).collect();
         few = counted;
-        others_too(&mut numbers, counted, |n| stages(&list[n]));
+        others_too(&mut numbers, counted, |n| {
+            (stages(&list[n]), factors(&list[n]).is_some())
+        });
     }
     let mut refused = None;
     for numbers in numbers.chunks(few.max(1)) {
@@ -82,7 +85,7 @@ fn stages(c: &Candidate) -> bool {
 /// Moves the best of the other kind than the first among the `counted`, so that one in [`OTHERS`] of these is of
 /// it where there are so many: arithmetic and bytes alone say little of how threads that stage tiles compare with
 /// those that do not.
-fn others_too(numbers: &mut [usize], counted: usize, kind: impl Fn(usize) -> bool) {
+fn others_too<K: PartialEq>(numbers: &mut [usize], counted: usize, kind: impl Fn(usize) -> K) {
     let Some(first) = numbers.first().map(|&n| kind(n)) else {
         return;
     };

@@ -157,6 +157,7 @@ pub fn program(name: &str) -> Program {
         constraints: vec![],
         batches: vec![],
         savings: vec![],
+        precision: plan::Precision::default(),
         whys: vec![],
         weights: Arc::default(),
     }
