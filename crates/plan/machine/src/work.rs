@@ -45,6 +45,9 @@ pub struct Work {
     /// Statements on tiles that all tasks together execute, one for every pass of their loops.
     #[serde(default)]
     pub statements: u64,
+    /// Operations among those of matrix units that the model has not: a product of f32 in parts takes three for one.
+    #[serde(default)]
+    pub repeated: f64,
     /// Rows that statements go through on a CPU: neighbours in memory that one inner loop takes.
     #[serde(default)]
     pub rows: f64,
@@ -88,16 +91,16 @@ impl Work {
         self.ops.iter().filter(|o| o.0 == class).map(|o| o.2).sum()
     }
 
-    /// Contraction FLOP (multiply-adds counted twice), on vector and matrix units together.
+    /// Contraction FLOP of the model (multiply-adds counted twice), on vector and matrix units together.
     pub fn flop(&self) -> f64 {
-        self.ops_of(UnitClass::Fma) + self.ops_of(UnitClass::Tensor)
+        self.ops_of(UnitClass::Fma) + self.ops_of(UnitClass::Tensor) - self.repeated
     }
 
     /// Arithmetic operations of all classes: what the model computes. Elements that are moved one by one
     /// are no operations of it, and how many there are is a schedule's affair.
     pub fn ops_total(&self) -> f64 {
         let arithmetic = self.ops.iter().filter(|o| o.0 != UnitClass::Element);
-        arithmetic.map(|o| o.2).sum()
+        arithmetic.map(|o| o.2).sum::<f64>() - self.repeated
     }
 
     /// Distinct bytes read and written.
@@ -131,6 +134,7 @@ impl std::ops::AddAssign<&Work> for Work {
         self.launches = self.launches.saturating_add(o.launches);
         self.largest = self.largest.max(o.largest);
         self.statements = self.statements.saturating_add(o.statements);
+        self.repeated += o.repeated;
         self.rows += o.rows;
         self.calls += o.calls;
         if let Some(w) = &o.warps {

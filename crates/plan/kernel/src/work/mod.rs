@@ -233,7 +233,9 @@ fn operations(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
                 None if input.is_float() => (UnitClass::Fma, NumType::from(sum), 1.0),
                 None => (UnitClass::Fma, NumType::from(input), 1.0),
             };
-            w.add_ops(class, number, 2.0 * each * times * padding(p, s, stmt));
+            let own = 2.0 * times * padding(p, s, stmt);
+            w.add_ops(class, number, each * own);
+            w.repeated += (each - 1.0) * own;
         }
         Stmt::Fold {
             monoid,

@@ -48,25 +48,24 @@ impl Addresses {
     }
 }
 
-/// What instructions that define no register begin with.
-const DEFINES_NONE: [&str; 10] = [
-    "st.", "bar.", "bra", "cp.", "red.", "ret", "membar", "fence", "exit", "trap",
-];
+/// Whether an instruction of this name defines no register.
+fn defines_none(op: &str) -> bool {
+    let name = op.split('.').next().unwrap_or("");
+    let none = [
+        "st", "bar", "bra", "cp", "red", "ret", "membar", "fence", "exit", "trap",
+    ];
+    none.contains(&name)
+}
 
 /// What matters of an instruction by its name.
 fn kind_of(op: &str) -> Kind {
-    let long = ["ld.", "ex2.", "lg2.", "rsqrt.", "tanh.", "sin.", "cos."];
-    match op {
-        _ if ["st.", "red."].iter().any(|n| op.starts_with(n)) => Kind::Store,
-        _ if DEFINES_NONE.iter().any(|n| op.starts_with(n)) => Kind::Fence,
-        _ if op.starts_with("ld.param") => Kind::Other,
-        _ if long.iter().any(|n| op.starts_with(n)) => Kind::Load,
-        _ if ["div.rn", "sqrt.rn", "rcp.rn"]
-            .iter()
-            .any(|n| op.starts_with(n)) =>
-        {
-            Kind::Slow
-        }
+    let (name, rest) = op.split_once('.').unwrap_or((op, ""));
+    match name {
+        "st" | "red" => Kind::Store,
+        _ if defines_none(op) => Kind::Fence,
+        "ld" if rest.starts_with("param") => Kind::Other,
+        "ld" | "ex2" | "lg2" | "rsqrt" | "tanh" | "sin" | "cos" => Kind::Load,
+        "div" | "sqrt" | "rcp" if rest.starts_with("rn") => Kind::Slow,
         _ => Kind::Other,
     }
 }
@@ -182,7 +181,7 @@ fn parse(text: &str, addresses: Addresses) -> Parsed {
             continue;
         };
         let (mut line, op, args) = begun(code, &mut names);
-        if DEFINES_NONE.iter().any(|n| op.starts_with(n)) {
+        if defines_none(op) {
             names.add(args, &mut line.uses);
         } else {
             let cut = match args.strip_prefix('{') {

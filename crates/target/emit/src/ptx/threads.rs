@@ -19,9 +19,39 @@ use expr::Compare;
 use foldhash::fast::FixedState;
 use layout::DType;
 use std::collections::{HashMap, HashSet};
-use std::fmt::Write;
+use std::fmt::{self, Write};
+use std::ops::Range;
 
 type Out<T> = Result<T, String>;
+
+/// A register's name: what kind it is of, and its number among those.
+#[derive(Clone, Copy)]
+struct Name {
+    kind: &'static str,
+    number: u32,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "%{}{}", self.kind, self.number)
+    }
+}
+
+/// The second operand of an instruction.
+#[derive(Clone, Copy)]
+enum Second {
+    Register(Name),
+    Number(i64),
+}
+
+impl fmt::Display for Second {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Second::Register(name) => name.fmt(f),
+            Second::Number(n) => n.fmt(f),
+        }
+    }
+}
 
 struct Printer<'a> {
     p: &'a Program,
@@ -38,7 +68,9 @@ struct Printer<'a> {
     /// Elements' numbers that are another one and so many more, and nothing but elements' numbers.
     beyond: HashMap<Reg, (Reg, i64), FixedState>,
     /// Addresses that are in registers where the text has come to, and in which order they came.
-    addresses: HashMap<(memory::Space, Reg), String, FixedState>,
+    addresses: HashMap<(memory::Space, Reg), Name, FixedState>,
+    /// Parts of the text by instruction.
+    parts: Vec<Part>,
     entered: Vec<(memory::Space, Reg)>,
 }
 
@@ -54,6 +86,17 @@ fn prefix(t: Ty) -> &'static str {
         Ty::I64 => "l",
         Ty::F32 => "f",
         Ty::F64 => "d",
+    }
+}
+
+/// What the names of variables begin with.
+fn variable(t: Ty) -> &'static str {
+    match t {
+        Ty::Bool => "vp",
+        Ty::I32 | Ty::U32 => "vr",
+        Ty::I64 => "vl",
+        Ty::F32 => "vf",
+        Ty::F64 => "vd",
     }
 }
 
@@ -84,12 +127,17 @@ fn moved(t: Ty) -> &'static str {
 /// # Errors
 /// An element type or function has no PTX form.
 pub(super) fn print(p: &Program, arch: &str, source: &Source) -> Result<Printed, EmitError> {
-    text(p, arch, source).map_err(|why| EmitError::Rule {
+    let done = text(p, arch, source).map_err(|why| refused(p, why))?;
+    Ok(done.printed)
+}
+
+fn refused(p: &Program, why: String) -> EmitError {
+    EmitError::Rule {
         kernel: p.name.clone(),
         statement: "the text".into(),
         rule: "PTX",
         why,
-    })
+    }
 }
 
 /// Declarations of registers by type: `count` values and variables each, and `temps` in between.
@@ -159,25 +207,95 @@ pub(super) fn scope(
     let line = |r: Reg, to: &str, from: &str| format!("\tmov.{} {to}, {from};\n", moved(s.ty(r)));
     let mut out = own(&declared(p.regs.len(), p.vars.len(), s.temps));
     for (&g, f) in given.iter().zip(from) {
-        out += &line(g, &own(&s.r(g)), &f.to_string());
+        out += &line(g, &own(&s.r(g).to_string()), &f.to_string());
     }
     out += &own(&s.out);
-    out += &line(made, &to.to_string(), &own(&s.r(made)));
+    out += &line(made, &to.to_string(), &own(&s.r(made).to_string()));
     Ok(out)
 }
 
-/// The instructions of `p`, with what is seen of each; `None` where it has no text.
-pub(super) fn items(p: &Program, seen: &[Seen], reader: &mut Reader) -> Option<Vec<Item>> {
-    // Where an array begins moves no lane to another bank than its neighbours.
-    let shared = vec![0; p.shared.len()];
-    let mut s = Printer::new(p, shared, true, &Source::Entry);
-    let mut seen = seen.iter().copied();
-    let mut out = vec![];
-    s.count(&p.body, &mut seen, reader, &mut out).ok()?;
-    Some(out)
+/// The part of a text that an instruction made, and within it that of its body.
+#[derive(Clone, Default)]
+struct Part {
+    whole: Range<usize>,
+    body: Range<usize>,
 }
 
-fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
+/// A printed text with the part of each instruction of the program, in their order.
+pub(super) struct Counted {
+    pub printed: Printed,
+    parts: Vec<Part>,
+}
+
+/// As [`print`], for the instructions to be counted.
+///
+/// # Errors
+/// As [`print`].
+pub(super) fn counted(p: &Program, arch: &str) -> Result<Counted, EmitError> {
+    text(p, arch, &Source::Entry).map_err(|why| refused(p, why))
+}
+
+impl Counted {
+    /// The instructions of `p`, which this is the text of, with what is seen of each.
+    pub fn items(&self, p: &Program, seen: &[Seen], reader: &mut Reader) -> Vec<Item> {
+        let mut parts = self.parts.iter().zip(seen);
+        let mut out = vec![];
+        self.count(&p.body, &mut parts, reader, &mut out);
+        out
+    }
+
+    /// The items of `body`, of which `parts` has an entry per instruction.
+    fn count<'s>(
+        &self,
+        body: &[Inst],
+        parts: &mut dyn Iterator<Item = (&'s Part, &'s Seen)>,
+        reader: &mut Reader,
+        out: &mut Vec<Item>,
+    ) {
+        let code = &self.printed.code;
+        for i in body {
+            let Some((part, own)) = parts.next() else {
+                return;
+            };
+            let before = &code[part.whole.start..part.body.start];
+            let after = &code[part.body.end..part.whole.end];
+            let mut inner = vec![];
+            let times = match (i, own) {
+                (Inst::For { .. }, own) => {
+                    // The counter's first value is set once, and compared in every pass.
+                    let (first, each) = before.split_once('\n').unwrap_or((before, ""));
+                    reader.read(first, Touch::default(), out);
+                    reader.read(each, Touch::default(), &mut inner);
+                    match own {
+                        Seen::Passes(n) => *n,
+                        _ => 1.0,
+                    }
+                }
+                (Inst::If { .. }, own) => {
+                    reader.read(before, Touch::default(), out);
+                    match own {
+                        Seen::Share(n) => *n,
+                        _ => 1.0,
+                    }
+                }
+                (_, own) => {
+                    let touch = match own {
+                        Seen::Memory(t) => *t,
+                        _ => Touch::default(),
+                    };
+                    reader.read(&code[part.whole.clone()], touch, out);
+                    continue;
+                }
+            };
+            self.count(i.body(), parts, reader, &mut inner);
+            reader.read(after, Touch::default(), &mut inner);
+            let looped = matches!(i, Inst::For { .. });
+            out.push(reader.part(times, looped, inner));
+        }
+    }
+}
+
+fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
     let mut shared = vec![];
     let mut bytes = 0u32;
     for a in &p.shared {
@@ -219,9 +337,12 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
         });
     }
     for (i, &t) in p.vars.iter().enumerate() {
-        let v = format!("%v{}{i}", prefix(t));
+        let v = Name {
+            kind: variable(t),
+            number: i as u32,
+        };
         match t {
-            Ty::Bool => s.truth(&v, false),
+            Ty::Bool => s.truth(v, false),
             Ty::F32 => s.line(format_args!("mov.f32 {v}, 0f00000000;")),
             Ty::F64 => s.line(format_args!("mov.f64 {v}, 0d0000000000000000;")),
             t => s.line(format_args!("mov.{} {v}, 0;", moved(t))),
@@ -235,6 +356,13 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
         p.operands.len() + 1,
         p.dims.len() + 1
     );
+    let begin = head.len();
+    let moved = |r: &Range<usize>| r.start + begin..r.end + begin;
+    let parts = s.parts.iter().map(|p| Part {
+        whole: moved(&p.whole),
+        body: moved(&p.body),
+    });
+    let parts = parts.collect();
     let code = head + &s.out;
     let (held, registers) = match p.registers {
         Some(asked) => (super::pressure::estimate(&code, asked), asked),
@@ -244,7 +372,7 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
             (held, super::pressure::given(held, most))
         }
     };
-    Ok(Printed {
+    let printed = Printed {
         name: p.name.clone(),
         held,
         code,
@@ -253,7 +381,8 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
         registers,
         shared_bytes: bytes,
         faults: p.faults.clone(),
-    })
+    };
+    Ok(Counted { printed, parts })
 }
 
 /// Sums of a value and a number that are elements' numbers and nothing else: an instruction that touches memory
@@ -313,6 +442,7 @@ impl<'a> Printer<'a> {
             numbers: HashMap::default(),
             beyond: beyond(p),
             addresses: HashMap::default(),
+            parts: vec![],
             entered: vec![],
         }
     }
@@ -340,99 +470,79 @@ impl<'a> Printer<'a> {
         self.p.regs[r as usize]
     }
 
-    fn r(&self, r: Reg) -> String {
-        format!("%{}{r}", prefix(self.ty(r)))
+    fn r(&self, r: Reg) -> Name {
+        Name {
+            kind: prefix(self.ty(r)),
+            number: r,
+        }
     }
 
     /// A value as the second operand of an instruction of 32-bit integers: a number where it is one, which
     /// lets an assembler shift where it would divide.
-    fn second(&self, r: Reg) -> String {
+    fn second(&self, r: Reg) -> Second {
         match (self.numbers.get(&r), self.ty(r)) {
-            (Some(v), Ty::I32) => v.to_string(),
-            _ => self.r(r),
+            (Some(v), Ty::I32) => Second::Number(*v),
+            _ => Second::Register(self.r(r)),
         }
     }
 
-    fn temp(&mut self, c: &str) -> String {
+    /// A register for the text alone, of a kind that begins with `t`.
+    fn temp(&mut self, kind: &'static str) -> Name {
         self.temps += 1;
-        format!("%t{c}{}", self.temps)
+        Name {
+            kind,
+            number: self.temps,
+        }
     }
 
-    /// The items of `body`, of which `seen` has one entry per instruction.
-    fn count(
-        &mut self,
-        body: &[Inst],
-        seen: &mut dyn Iterator<Item = Seen>,
-        reader: &mut Reader,
-        out: &mut Vec<Item>,
-    ) -> Out<()> {
-        for i in body {
-            let own = seen.next().unwrap_or(Seen::Nothing);
-            let (times, inner) = match (i, own) {
-                (Inst::For { body, .. }, Seen::Passes(n)) => (n, body),
-                (Inst::For { body, .. }, _) => (1.0, body),
-                (Inst::If { body, .. }, Seen::Share(n)) => (n, body),
-                (Inst::If { body, .. }, _) => (1.0, body),
-                (i, own) => {
-                    let touch = match own {
-                        Seen::Memory(t) => t,
-                        _ => Touch::default(),
-                    };
-                    self.inst(i)?;
-                    reader.read(&std::mem::take(&mut self.out), touch, out);
-                    continue;
-                }
-            };
-            let mut part = vec![];
-            let line = match i {
-                Inst::For { i, to, .. } => {
-                    let (i, to) = (self.r(*i), self.second(*to));
-                    format!("setp.ge.s32 %round, {i}, {to};\n@%round bra;")
-                }
-                Inst::If { cond, .. } => format!("@{} bra;", self.r(*cond)),
-                _ => String::new(),
-            };
-            let looped = matches!(i, Inst::For { .. });
-            let first = if looped { &mut part } else { &mut *out };
-            reader.read(&line, Touch::default(), first);
-            self.inner(|s| s.count(inner, seen, reader, &mut part))?;
-            if let Inst::For { i, step, .. } = i {
-                let (i, step) = (self.r(*i), self.second(*step));
-                let next = format!("add.s32 {i}, {i}, {step};\nbra;");
-                reader.read(&next, Touch::default(), &mut part);
-            }
-            out.push(reader.part(times, looped, part));
+    fn body(&mut self, body: &[Inst]) -> Out<()> {
+        body.iter().try_for_each(|i| self.part(i))
+    }
+
+    /// Prints an instruction, and notes which part of the text it is.
+    fn part(&mut self, i: &Inst) -> Out<()> {
+        let (own, start) = (self.parts.len(), self.out.len());
+        self.parts.push(Part::default());
+        self.inst(i)?;
+        let part = &mut self.parts[own];
+        part.whole = start..self.out.len();
+        if i.body().is_empty() {
+            part.body = part.whole.end..part.whole.end;
         }
         Ok(())
     }
 
-    fn body(&mut self, body: &[Inst]) -> Out<()> {
-        body.iter().try_for_each(|i| self.inst(i))
+    /// The body of instruction number `own`.
+    fn body_of(&mut self, own: usize, body: &[Inst]) -> Out<()> {
+        let start = self.out.len();
+        self.inner(|s| s.body(body))?;
+        self.parts[own].body = start..self.out.len();
+        Ok(())
     }
 
     /// The bits of `x` rounded to bf16, in the upper half of a register.
-    fn brain(&mut self, x: &str) -> String {
-        let (b, t, p) = (self.temp("r"), self.temp("r"), self.temp("p"));
+    fn brain(&mut self, x: Name) -> Name {
+        let (b, t, p) = (self.temp("tr"), self.temp("tr"), self.temp("tp"));
         self.line(format_args!("mov.b32 {b}, {x};"));
         self.line(format_args!("bfe.u32 {t}, {b}, 16, 1;"));
         self.line(format_args!("add.u32 {t}, {t}, {b};"));
         self.line(format_args!("add.u32 {t}, {t}, 32767;"));
         self.line(format_args!("testp.notanumber.f32 {p}, {x};"));
-        let q = self.temp("r");
+        let q = self.temp("tr");
         self.line(format_args!("or.b32 {q}, {b}, 4194304;"));
         self.line(format_args!("selp.b32 {t}, {q}, {t}, {p};"));
         self.line(format_args!("and.b32 {t}, {t}, -65536;"));
         t
     }
 
-    fn truth(&mut self, to: &str, v: bool) {
-        let t = self.temp("r");
+    fn truth(&mut self, to: Name, v: bool) {
+        let t = self.temp("tr");
         self.line(format_args!("mov.u32 {t}, {};", i32::from(v)));
         self.line(format_args!("setp.ne.u32 {to}, {t}, 0;"));
     }
 
     /// Nothing, as a value of type `t`.
-    fn zero(&mut self, to: &str, t: Ty) {
+    fn zero(&mut self, to: Name, t: Ty) {
         match t {
             Ty::Bool => self.truth(to, false),
             Ty::F32 => self.line(format_args!("mov.f32 {to}, 0f00000000;")),
@@ -454,6 +564,7 @@ impl<'a> Printer<'a> {
     }
 
     fn inst(&mut self, i: &Inst) -> Out<()> {
+        let own = self.parts.len() - 1;
         match i {
             Inst::Let(r, op) => self.op(*r, op),
             Inst::Set(v, r) => {
@@ -510,20 +621,20 @@ impl<'a> Printer<'a> {
                 );
                 let (i, from) = (self.r(*i), self.r(*from));
                 let (to, step) = (self.second(*to), self.second(*step));
-                let p = self.temp("p");
+                let p = self.temp("tp");
                 self.line(format_args!("mov.b32 {i}, {from};"));
                 self.out.push_str(&format!("{top}:\n"));
                 // Loops are written out as often as the schedule says, and no more.
                 self.line(".pragma \"nounroll\";");
                 self.line(format_args!("setp.ge.s32 {p}, {i}, {to};"));
                 self.line(format_args!("@{p} bra {end};"));
-                self.inner(|s| s.body(body))?;
+                self.body_of(own, body)?;
                 self.line(format_args!("add.s32 {i}, {i}, {step};"));
                 self.line(format_args!("bra {top};"));
                 self.out.push_str(&format!("{end}:\n"));
                 Ok(())
             }
-            Inst::If { cond, body } => self.guarded(Some(*cond), |s| s.inner(|s| s.body(body))),
+            Inst::If { cond, body } => self.guarded(Some(*cond), |s| s.body_of(own, body)),
             Inst::Copy { .. }
             | Inst::Commit
             | Inst::Wait(_)
@@ -538,7 +649,7 @@ impl<'a> Printer<'a> {
                 Ok(())
             }
             Inst::Fault { cond, code } => self.guarded(Some(*cond), |s| {
-                let t = s.temp("r");
+                let t = s.temp("tr");
                 s.line(format_args!("mov.u32 {t}, {};", code + 1));
                 // Several threads may find something: the highest number stays.
                 s.line(format_args!(
@@ -550,7 +661,7 @@ impl<'a> Printer<'a> {
     }
 
     /// `to`, which is the register of `r`, becomes the number of these bits.
-    fn constant(&mut self, r: Reg, to: &str, bits: u64) {
+    fn constant(&mut self, r: Reg, to: Name, bits: u64) {
         let ty = self.ty(r);
         if ty == Ty::I32 {
             self.numbers.insert(r, i64::from(bits as i64 as i32));
@@ -569,16 +680,16 @@ impl<'a> Printer<'a> {
     }
 
     /// `to` becomes `x` rounded, or cut, to type `d`.
-    fn narrow(&mut self, to: &str, d: DType, x: Reg) {
+    fn narrow(&mut self, to: Name, d: DType, x: Reg) {
         let x = self.r(x);
         match d {
             DType::F16 => {
-                let h = self.temp("h");
+                let h = self.temp("th");
                 self.line(format_args!("cvt.rn.f16.f32 {h}, {x};"));
                 self.line(format_args!("cvt.f32.f16 {to}, {h};"));
             }
             DType::BF16 => {
-                let t = self.brain(&x);
+                let t = self.brain(x);
                 self.line(format_args!("mov.b32 {to}, {t};"));
             }
             d => {
@@ -589,7 +700,7 @@ impl<'a> Printer<'a> {
     }
 
     /// `to` becomes the `x` of the lane whose number differs by `mask`.
-    fn shuffle(&mut self, to: &str, ty: Ty, x: Reg, mask: u32) {
+    fn shuffle(&mut self, to: Name, ty: Ty, x: Reg, mask: u32) {
         let v = self.r(x);
         match ty {
             Ty::I32 | Ty::U32 => {
@@ -598,19 +709,19 @@ impl<'a> Printer<'a> {
                 ));
             }
             Ty::F32 => {
-                let t = self.temp("r");
+                let t = self.temp("tr");
                 self.line(format_args!("mov.b32 {t}, {v};"));
                 self.line(format_args!("shfl.sync.bfly.b32 {t}, {t}, {mask}, 31, -1;"));
                 self.line(format_args!("mov.b32 {to}, {t};"));
             }
             Ty::Bool => {
-                let t = self.temp("r");
+                let t = self.temp("tr");
                 self.line(format_args!("selp.u32 {t}, 1, 0, {v};"));
                 self.line(format_args!("shfl.sync.bfly.b32 {t}, {t}, {mask}, 31, -1;"));
                 self.line(format_args!("setp.ne.u32 {to}, {t}, 0;"));
             }
             Ty::I64 | Ty::F64 => {
-                let (a, b) = (self.temp("r"), self.temp("r"));
+                let (a, b) = (self.temp("tr"), self.temp("tr"));
                 self.line(format_args!("mov.b64 {{{a}, {b}}}, {v};"));
                 self.line(format_args!("shfl.sync.bfly.b32 {a}, {a}, {mask}, 31, -1;"));
                 self.line(format_args!("shfl.sync.bfly.b32 {b}, {b}, {mask}, 31, -1;"));
@@ -627,7 +738,7 @@ impl<'a> Printer<'a> {
         let p = self.p;
         match op {
             Op::Const(bits) => {
-                self.constant(r, &to, *bits);
+                self.constant(r, to, *bits);
             }
             Op::Thread => self.line(format_args!("mov.u32 {to}, %tid.x;")),
             Op::Task => {
@@ -639,8 +750,8 @@ impl<'a> Printer<'a> {
                 _ => self.line(format_args!("cvt.u32.u64 {to}, %dim_{d};")),
             },
             Op::Get(v) => self.line(format_args!("mov.{} {to}, %v{}{v};", moved(ty), prefix(ty))),
-            Op::Unary(f, x) => return self.unary(&to, *f, *x),
-            Op::Binary(f, x, y) => return self.binary(&to, *f, *x, *y),
+            Op::Unary(f, x) => return self.unary(to, *f, *x),
+            Op::Binary(f, x, y) => return self.binary(to, *f, *x, *y),
             Op::Compare(f, x, y) => {
                 let name = match f {
                     Compare::Eq => "eq",
@@ -657,7 +768,7 @@ impl<'a> Printer<'a> {
             Op::Select(c, x, y) => {
                 let (c, x, y) = (self.r(*c), self.r(*x), self.r(*y));
                 if ty == Ty::Bool {
-                    let (a, n, b) = (self.temp("p"), self.temp("p"), self.temp("p"));
+                    let (a, n, b) = (self.temp("tp"), self.temp("tp"), self.temp("tp"));
                     self.line(format_args!("and.pred {a}, {c}, {x};"));
                     self.line(format_args!("not.pred {n}, {c};"));
                     self.line(format_args!("and.pred {b}, {n}, {y};"));
@@ -675,13 +786,13 @@ impl<'a> Printer<'a> {
                     ty => self.line(format_args!("mad.lo.{} {to}, {x}, {y}, {z};", suffix(ty))),
                 }
             }
-            Op::Convert(x) => return self.convert(&to, ty, *x),
+            Op::Convert(x) => return self.convert(to, ty, *x),
             Op::Bits(x) => {
                 let x = self.r(*x);
                 self.line(format_args!("mov.b32 {to}, {x};"));
             }
             Op::Narrow(d, x) => {
-                self.narrow(&to, *d, *x);
+                self.narrow(to, *d, *x);
             }
             Op::Load {
                 operand,
@@ -690,15 +801,15 @@ impl<'a> Printer<'a> {
             } => {
                 let d = p.operands[*operand as usize].dtype;
                 let at = self.global(*operand, *index, *guard);
-                return self.read(&at, d, &to, Some(*index));
+                return self.read(&at, d, to, Some(*index));
             }
             Op::LoadShared { array, index } => {
                 let d = p.shared[*array as usize].dtype;
                 let at = self.shared_at(*array, *index);
-                return self.read(&at, d, &to, None);
+                return self.read(&at, d, to, None);
             }
             Op::Shuffle(x, mask) => {
-                self.shuffle(&to, ty, *x, *mask);
+                self.shuffle(to, ty, *x, *mask);
             }
             Op::AnyLane(x) => {
                 let x = self.r(*x);
@@ -706,7 +817,7 @@ impl<'a> Printer<'a> {
             }
             Op::Pack(d, x, y) => {
                 let (x, y) = (self.r(*x), self.r(*y));
-                self.pack(&to, *d, &x, &y);
+                self.pack(to, *d, x, y);
             }
         }
         Ok(())

@@ -109,9 +109,6 @@ pub(super) fn sketched(
     ranked_by(Prediction::Sketched, ctx, list, from..list.len(), constant)
 }
 
-/// Ranks candidates: [`ranked`], where there is code for one, or [`sketched`].
-pub(super) type Ranked = fn(Ctx, &[Candidate], usize, &dyn Fn(OperandId) -> bool) -> Vec<Rank>;
-
 /// How a step is predicted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Prediction {

@@ -5,7 +5,7 @@
 use super::candidate::{Candidate, Half, Parts};
 use super::gpu;
 use super::product::Product;
-use super::rank::{Ranked, ranked, sketched};
+use super::rank::{self, ranked, sketched};
 use super::renumber::ordered;
 use crate::bind::ctx::{Ctx, Space};
 use crate::bind::predict::counter;
@@ -20,9 +20,8 @@ use std::collections::BTreeSet;
 const LEAST: i64 = 64;
 /// Numbers of parts whose instructions are counted, the best by arithmetic and bytes alone.
 const COUNTED: usize = 2;
-/// Candidates of each of the two kernels whose instructions are counted: fewer than of a whole, of which there is
-/// one.
-const OF_EACH: usize = 3;
+/// Candidates of the products, and of the sums of parts, whose instructions are counted.
+const OF_EACH: [usize; 2] = [rank::COUNTED, 2];
 
 /// A way that is better than its whole.
 pub(super) struct Found {
@@ -49,20 +48,18 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
     let all = target.splits.iter().map(|&n| i64::from(n)).filter(fits);
     let mut ways: Vec<Two> = all.filter_map(|n| two(&space, &p, axis, n)).collect();
     if counter(ctx).is_some() && ways.len() > COUNTED {
-        let sketch = |w: Two| Some((costed(ctx, &w, name, sketched)?.rank, w));
+        let sketch = |w: Two| Some((costed(ctx, &w, name, (None, f64::MAX))?.rank, w));
         let mut list: Vec<(f64, Two)> = ways.into_iter().filter_map(sketch).collect();
         list.sort_by(|a, b| a.0.total_cmp(&b.0));
         ways = list.into_iter().take(COUNTED).map(|w| w.1).collect();
     }
     let mut best: Option<Found> = None;
     for w in &ways {
-        let printed: Ranked = |ctx, list, from, constant| {
-            ranked(ctx, list, from, constant, (ctx.prints(), OF_EACH)).unwrap_or_default()
-        };
-        let Some(found) = costed(ctx, w, name, printed) else {
+        let limit = best.as_ref().map_or(whole, |b| b.rank);
+        let Some(found) = costed(ctx, w, name, (Some(OF_EACH), limit)) else {
             continue;
         };
-        if found.rank < best.as_ref().map_or(whole, |b| b.rank) {
+        if found.rank < limit {
             best = Some(found);
         }
     }
@@ -86,7 +83,14 @@ struct Two {
     cut: (AxisId, i64),
 }
 
-fn costed(ctx: Ctx, two: &Two, axis: &str, ranked: Ranked) -> Option<Found> {
+/// The best schedules of both kernels, by the instructions of so many candidates of each, or by sketches; `None`
+/// where there are none, or the first alone takes `limit`.
+fn costed(
+    ctx: Ctx,
+    two: &Two,
+    axis: &str,
+    (counted, limit): (Option<[usize; 2]>, f64),
+) -> Option<Found> {
     let elements = ctx.dims.at_top(&two.elements)?;
     let bytes = elements as f64 * f64::from(two.dtype.bits()) / 8.0;
     let far = |args: &[Option<OperandId>]| -> Vec<f64> {
@@ -96,13 +100,16 @@ fn costed(ctx: Ctx, two: &Two, axis: &str, ranked: Ranked) -> Option<Found> {
         };
         args.iter().map(one).collect()
     };
-    let half = |kernel: &Kernel, args: &[Option<OperandId>]| -> Option<(f64, Half, String)> {
-        let far = far(args);
+    let half = |n: usize| -> Option<(f64, Half, String)> {
+        let (kernel, far) = (&two.kernels[n], far(&two.args[n]));
         let ctx = Ctx { far: &far, ..ctx };
         let kernel = ordered(kernel);
         let mut list = gpu::candidates(&Space::new(ctx, &kernel));
         list.truncate(ctx.effort.max(1));
-        let mut best = ranked(ctx, &list, 0, &|_| false);
+        let mut best = match counted {
+            Some(most) => ranked(ctx, &list, 0, &|_| false, (ctx.prints(), most[n])).ok()?,
+            None => sketched(ctx, &list, 0, &|_| false),
+        };
         if best.is_empty() {
             return None;
         }
@@ -121,8 +128,11 @@ fn costed(ctx: Ctx, two: &Two, axis: &str, ranked: Ranked) -> Option<Found> {
         };
         Some((rank, half, what))
     };
-    let (r1, first, w1) = half(&two.kernels[0], &two.args[0])?;
-    let (r2, second, w2) = half(&two.kernels[1], &two.args[1])?;
+    let (r1, first, w1) = half(0)?;
+    if r1 >= limit {
+        return None;
+    }
+    let (r2, second, w2) = half(1)?;
     Some(Found {
         what: format!(
             "{} parts along {axis}, {w1}; then their sum, {w2}",

@@ -8,7 +8,6 @@ mod order;
 mod words;
 
 use super::arch::{arch_of, caps, limits};
-use super::source::Source;
 use super::threads;
 use crate::simt::{self, lanes};
 use item::waits;
@@ -35,11 +34,12 @@ pub fn warps(
     let mut reader = Reader::default();
     let arch = arch_of(machine.limits.cc);
     let p = simt::lower(program, caps(arch)).ok()?;
-    let printed = threads::print(&p, arch, &Source::Entry).ok()?;
+    let counted = threads::counted(&p, arch).ok()?;
+    let printed = &counted.printed;
     if u64::from(printed.shared_bytes) > limits(arch).shared_bytes {
         return None;
     }
-    let mut items = threads::items(&p, &lanes::seen(&p, dims), &mut reader)?;
+    let mut items = counted.items(&p, &lanes::seen(&p, dims), &mut reader);
     let block = calc::Block {
         threads: map.threads.into(),
         registers: printed.held.into(),

@@ -9,9 +9,9 @@ use machine::Pipe;
 /// Registers by name, and which of them each instruction reads and writes.
 #[derive(Default)]
 pub(super) struct Names {
-    /// What stands before a register's number, with the registers by that number, or 0 for a name
+    /// The bytes of what stands before a register's number, with the registers by that number, or 0 for a name
     /// without one, plus 1.
-    kinds: Vec<(String, Vec<Option<u32>>)>,
+    kinds: Vec<(u128, Vec<Option<u32>>)>,
     count: u32,
     lists: Vec<u32>,
 }
@@ -23,9 +23,12 @@ impl Names {
     fn number(&mut self, name: &str) -> u32 {
         let kind = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let number = name[kind.len()..].parse().map_or(0, |n: usize| n + 1);
+        // Printed names begin with less than 16 bytes.
+        let bytes = kind.bytes();
+        let kind = bytes.fold(1u128, |all, b| all << 8 | u128::from(b));
         let at = self.kinds.iter().position(|k| k.0 == kind);
         let at = at.unwrap_or_else(|| {
-            self.kinds.push((kind.into(), vec![]));
+            self.kinds.push((kind, vec![]));
             self.kinds.len() - 1
         });
         let (list, number) = (&mut self.kinds[at].1, number.min(NUMBERS));

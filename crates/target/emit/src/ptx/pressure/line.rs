@@ -106,11 +106,8 @@ impl<'a> Names<'a> {
             return Some(n);
         }
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        let found = self
-            .declared
-            .iter()
-            .find(|d| d.0 == name)
-            .or(self.declared.iter().find(|d| d.0 == stem))?;
+        let declared = |n: &str| self.declared.iter().find(|d| d.0 == n);
+        let found = declared(stem).or_else(|| declared(name))?;
         let n = self.width.len() as u32;
         self.width.push(found.1);
         self.truth.push(u32::from(found.1 == 0));

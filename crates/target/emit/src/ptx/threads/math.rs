@@ -1,10 +1,10 @@
 //! Conversions and functions of values.
-use super::{Out, Printer, suffix};
+use super::{Name, Out, Printer, Second, suffix};
 use crate::simt::ir::{Reg, Ty};
 use expr::{Binary, Unary};
 
 impl Printer<'_> {
-    pub(super) fn convert(&mut self, to: &str, ty: Ty, x: Reg) -> Out<()> {
+    pub(super) fn convert(&mut self, to: Name, ty: Ty, x: Reg) -> Out<()> {
         let (from, v) = (self.ty(x), self.r(x));
         let line = match (from, ty) {
             (Ty::F32, Ty::F64) => format!("cvt.f64.f32 {to}, {v};"),
@@ -23,7 +23,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    pub(super) fn unary(&mut self, to: &str, f: Unary, x: Reg) -> Out<()> {
+    pub(super) fn unary(&mut self, to: Name, f: Unary, x: Reg) -> Out<()> {
         let (ty, v) = (self.ty(x), self.r(x));
         let k = suffix(ty);
         let line = match f {
@@ -37,11 +37,11 @@ impl Printer<'_> {
             Unary::IsNan => format!("testp.notanumber.{k} {to}, {v};"),
             Unary::IsInf => format!("testp.infinite.{k} {to}, {v};"),
             Unary::Exp if ty == Ty::F32 => {
-                self.exp(to, &v);
+                self.exp(to, v);
                 return Ok(());
             }
             Unary::Log if ty == Ty::F32 => {
-                self.log(to, &v);
+                self.log(to, v);
                 return Ok(());
             }
             _ => return Err(format!("{f:?} of {ty:?} has no PTX form")),
@@ -51,13 +51,13 @@ impl Printer<'_> {
     }
 
     /// `2^(x log2 e)`, the product taken in two parts so that its rounding does not grow with `x`.
-    fn exp(&mut self, to: &str, x: &str) {
+    fn exp(&mut self, to: Name, x: Name) {
         let lit = |v: f64| format!("0f{:08X}", (v as f32).to_bits());
         let high = std::f64::consts::LOG2_E as f32;
         let low = std::f64::consts::LOG2_E - f64::from(high);
-        let [c, h, n, l, e, s] = [(); 6].map(|()| self.temp("f"));
+        let [c, h, n, l, e, s] = [(); 6].map(|()| self.temp("tf"));
         // Beyond these the result is 0 or infinite already; infinities would make the low part a NaN.
-        let p = self.temp("p");
+        let p = self.temp("tp");
         self.line(format_args!("max.f32 {c}, {x}, {};", lit(-105.0)));
         self.line(format_args!("min.f32 {c}, {c}, {};", lit(89.0)));
         self.line(format_args!("mul.rn.f32 {h}, {c}, {};", lit(high.into())));
@@ -80,11 +80,11 @@ impl Printer<'_> {
 
     /// `e ln 2 + log(m)` for x = m 2^e with m near 1, the logarithm by the odd series of
     /// (m - 1) / (m + 1).
-    fn log(&mut self, to: &str, x: &str) {
+    fn log(&mut self, to: Name, x: Name) {
         let lit = |v: f64| format!("0f{:08X}", (v as f32).to_bits());
-        let [y, m, fe, a, b, s, u, q, r, t] = [(); 10].map(|()| self.temp("f"));
-        let [bits, e, w] = [(); 3].map(|()| self.temp("r"));
-        let [small, zero, less, large] = [(); 4].map(|()| self.temp("p"));
+        let [y, m, fe, a, b, s, u, q, r, t] = [(); 10].map(|()| self.temp("tf"));
+        let [bits, e, w] = [(); 3].map(|()| self.temp("tr"));
+        let [small, zero, less, large] = [(); 4].map(|()| self.temp("tp"));
         // Denormal numbers are scaled up.
         self.line(format_args!("setp.lt.f32 {small}, {x}, 0f00800000;"));
         self.line(format_args!("mul.rn.f32 {y}, {x}, 0f4B800000;"));
@@ -124,12 +124,12 @@ impl Printer<'_> {
         self.line(format_args!("selp.f32 {to}, {x}, {r}, {large};"));
     }
 
-    pub(super) fn binary(&mut self, to: &str, f: Binary, x: Reg, y: Reg) -> Out<()> {
+    pub(super) fn binary(&mut self, to: Name, f: Binary, x: Reg, y: Reg) -> Out<()> {
         let (ty, a) = (self.ty(x), self.r(x));
         let zero = self.numbers.get(&y) == Some(&0);
         let b = match f {
             // No assembler has to make something of a number over zero.
-            Binary::Div | Binary::Fmod if zero => self.r(y),
+            Binary::Div | Binary::Fmod if zero => Second::Register(self.r(y)),
             _ => self.second(y),
         };
         let k = suffix(ty);
@@ -151,8 +151,8 @@ impl Printer<'_> {
                 format!("{}.NaN.f32 {to}, {a}, {b};", f.name())
             }
             Binary::Min | Binary::Max if float => {
-                let (p, q) = (self.temp("p"), self.temp("p"));
-                let t = self.temp(if ty == Ty::F64 { "d" } else { "f" });
+                let (p, q) = (self.temp("tp"), self.temp("tp"));
+                let t = self.temp(if ty == Ty::F64 { "td" } else { "tf" });
                 self.line(format_args!("{}.{k} {t}, {a}, {b};", f.name()));
                 self.line(format_args!("testp.notanumber.{k} {p}, {a};"));
                 self.line(format_args!("testp.notanumber.{k} {q}, {b};"));
@@ -166,9 +166,9 @@ impl Printer<'_> {
             Binary::Shl | Binary::Shr => {
                 let mut by = b;
                 if ty == Ty::I64 {
-                    let t = self.temp("r");
+                    let t = self.temp("tr");
                     self.line(format_args!("cvt.u32.u64 {t}, {by};"));
-                    by = t;
+                    by = Second::Register(t);
                 }
                 match (f, ty) {
                     (Binary::Shl, _) => format!("shl.{bits} {to}, {a}, {by};"),

@@ -1,5 +1,5 @@
 //! Copies that go on beside what follows, and matrix instructions.
-use super::{Printer, prefix};
+use super::{Name, Printer, prefix};
 use crate::simt::ir::{Inst, Reg, Ty, Var};
 use kernel::{Fragment, OperandId};
 use layout::DType;
@@ -56,7 +56,7 @@ impl Printer<'_> {
         let mut line = format!("cp.async.{kind}.shared.global [{to}], [{from}], {bytes}");
         if let Some(g) = guard {
             // A source size of 0 reads nothing and fills with zeros.
-            let (size, g) = (self.temp("r"), self.r(g));
+            let (size, g) = (self.temp("tr"), self.r(g));
             self.line(format_args!("selp.b32 {size}, {bytes}, 0, {g};"));
             line += &format!(", {size}");
         }
@@ -83,8 +83,8 @@ impl Printer<'_> {
         let f = prefix(Ty::F32);
         let list = sums.map(|v| format!("%v{f}{v}")).join(", ");
         let (a, b) = (
-            a.map(|r| self.r(r)).join(", "),
-            b.map(|r| self.r(r)).join(", "),
+            a.map(|r| self.r(r).to_string()).join(", "),
+            b.map(|r| self.r(r).to_string()).join(", "),
         );
         self.line(format_args!(
             "mma.sync.aligned.m{m}n{n}k{k}.row.col.f32.{kind}.{kind}.f32 {{{list}}}, {{{a}}}, {{{b}}}, {{{list}}};"
@@ -92,7 +92,7 @@ impl Printer<'_> {
     }
 
     /// `to` becomes two f32 values rounded to 16 bits, `x` in the lower half.
-    pub(super) fn pack(&mut self, to: &str, d: DType, x: &str, y: &str) {
+    pub(super) fn pack(&mut self, to: Name, d: DType, x: Name, y: Name) {
         // The first source goes to the upper half.
         self.line(format_args!("cvt.rn.{}x2.f32 {to}, {y}, {x};", name16(d)));
     }

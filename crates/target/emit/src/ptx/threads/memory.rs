@@ -1,6 +1,6 @@
 //! Loads and stores of elements. What is touched under a condition is a guarded instruction, not one that
 //! is jumped over: an assembler, and an SM, then have other loads under way meanwhile.
-use super::{Out, Printer, moved, size};
+use super::{Name, Out, Printer, moved, size};
 use crate::simt::ir::Reg;
 use layout::DType;
 use std::fmt;
@@ -12,20 +12,38 @@ pub(super) enum Space {
     Shared(u32),
 }
 
+/// Where an instruction is obeyed: everywhere, or where a truth value holds; written in front of it.
+#[derive(Clone, Copy)]
+struct On(Option<Name>);
+
+impl fmt::Display for On {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.0 {
+            Some(p) => write!(f, "@{p} "),
+            None => Ok(()),
+        }
+    }
+}
+
+fn listed(names: &[Name]) -> String {
+    let names: Vec<String> = names.iter().map(Name::to_string).collect();
+    names.join(", ")
+}
+
 /// Where an element is.
 pub(super) struct Place {
     space: &'static str,
     /// Register of the address, and bytes behind it.
-    base: String,
+    base: Name,
     offset: i64,
-    /// What is written before an instruction that touches it: `@%p1 ` or nothing.
-    on: String,
+    /// Where it is touched.
+    on: On,
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self.offset {
-            0 => f.write_str(&self.base),
+            0 => self.base.fmt(f),
             n => write!(f, "{}+{n}", self.base),
         }
     }
@@ -35,9 +53,7 @@ impl Place {
     /// The place `bytes` behind this one.
     pub(super) fn after(&self, bytes: u32) -> Place {
         Place {
-            base: self.base.clone(),
             offset: self.offset + i64::from(bytes),
-            on: self.on.clone(),
             ..*self
         }
     }
@@ -62,15 +78,13 @@ impl Printer<'_> {
             space: "global",
             base,
             offset,
-            on: guard
-                .map(|g| format!("@{} ", self.r(g)))
-                .unwrap_or_default(),
+            on: On(guard.map(|g| self.r(g))),
         }
     }
 
     /// The byte with nibble `index` of an operand.
-    fn nibble(&mut self, operand: u16, index: Reg) -> String {
-        let (t, half, index) = (self.temp("l"), self.temp("r"), self.r(index));
+    fn nibble(&mut self, operand: u16, index: Reg) -> Name {
+        let (t, half, index) = (self.temp("tl"), self.temp("tr"), self.r(index));
         self.line(format_args!("shr.u32 {half}, {index}, 1;"));
         self.line(format_args!("cvt.u64.u32 {t}, {half};"));
         self.line(format_args!("add.s64 {t}, {t}, %l_{operand};"));
@@ -82,7 +96,7 @@ impl Printer<'_> {
         let d = self.p.shared[array as usize].dtype;
         let (index, beyond) = self.split(index);
         let base = self.address(Space::Shared(size(d)), index, |s, t, index| {
-            let base = s.temp("r");
+            let base = s.temp("tr");
             s.line(format_args!("mov.u32 {base}, shared_bytes;"));
             s.line(format_args!(
                 "mad.lo.s32 {t}, {index}, {}, {base};",
@@ -93,7 +107,7 @@ impl Printer<'_> {
             space: "shared",
             base,
             offset: i64::from(self.shared[array as usize]) + beyond * i64::from(size(d)),
-            on: String::new(),
+            on: On(None),
         }
     }
 
@@ -110,40 +124,40 @@ impl Printer<'_> {
         &mut self,
         space: Space,
         index: Reg,
-        make: impl FnOnce(&mut Self, &str, &str),
-    ) -> String {
+        make: impl FnOnce(&mut Self, Name, Name),
+    ) -> Name {
         if let Some(found) = self.addresses.get(&(space, index)) {
-            return found.clone();
+            return *found;
         }
         let t = match space {
-            Space::Operand(_) => self.temp("l"),
-            Space::Shared(_) => self.temp("r"),
+            Space::Operand(_) => self.temp("tl"),
+            Space::Shared(_) => self.temp("tr"),
         };
         let from = self.r(index);
-        make(self, &t, &from);
-        self.addresses.insert((space, index), t.clone());
+        make(self, t, from);
+        self.addresses.insert((space, index), t);
         self.entered.push((space, index));
         t
     }
 
     /// Loads bits of `kind` into register `to`, which is 0 where nothing is touched.
-    fn load(&mut self, from: &Place, kind: &str, to: &str) {
+    fn load(&mut self, from: &Place, kind: &str, to: Name) {
         let Place { space, on, .. } = from;
-        if !on.is_empty() {
-            let none = match kind {
-                "f32" => "mov.f32 {}, 0f00000000;",
-                "f64" => "mov.f64 {}, 0d0000000000000000;",
-                "b64" => "mov.b64 {}, 0;",
-                "b16" => "mov.b16 {}, 0;",
-                _ => "mov.b32 {}, 0;",
+        if on.0.is_some() {
+            let (kind, none) = match kind {
+                "f32" => ("f32", "0f00000000"),
+                "f64" => ("f64", "0d0000000000000000"),
+                "b64" => ("b64", "0"),
+                "b16" => ("b16", "0"),
+                _ => ("b32", "0"),
             };
-            self.line(none.replace("{}", to));
+            self.line(format_args!("mov.{kind} {to}, {none};"));
         }
         self.line(format_args!("{on}ld.{space}.{kind} {to}, [{from}];"));
     }
 
     /// Reads one element of type `d` into register `to`; `index` picks a nibble.
-    pub(super) fn read(&mut self, from: &Place, d: DType, to: &str, index: Option<Reg>) -> Out<()> {
+    pub(super) fn read(&mut self, from: &Place, d: DType, to: Name, index: Option<Reg>) -> Out<()> {
         match d {
             DType::F32 => self.load(from, "f32", to),
             DType::F64 => self.load(from, "f64", to),
@@ -154,25 +168,25 @@ impl Printer<'_> {
             DType::I16 => self.load(from, "s16", to),
             DType::U16 => self.load(from, "u16", to),
             DType::F16 => {
-                let h = self.temp("h");
-                self.load(from, "b16", &h);
+                let h = self.temp("th");
+                self.load(from, "b16", h);
                 self.line(format_args!("cvt.f32.f16 {to}, {h};"));
             }
             DType::BF16 => {
-                let t = self.temp("r");
-                self.load(from, "u16", &t);
+                let t = self.temp("tr");
+                self.load(from, "u16", t);
                 self.line(format_args!("shl.b32 {t}, {t}, 16;"));
                 self.line(format_args!("mov.b32 {to}, {t};"));
             }
             DType::Bool => {
-                let t = self.temp("r");
-                self.load(from, "u8", &t);
+                let t = self.temp("tr");
+                self.load(from, "u8", t);
                 self.line(format_args!("setp.ne.u32 {to}, {t}, 0;"));
             }
             DType::I4 | DType::U4 => {
                 let index = self.r(index.ok_or("a nibble without a place")?);
-                let (t, s) = (self.temp("r"), self.temp("r"));
-                self.load(from, "u8", &t);
+                let (t, s) = (self.temp("tr"), self.temp("tr"));
+                self.load(from, "u8", t);
                 self.line(format_args!("and.b32 {s}, {index}, 1;"));
                 self.line(format_args!("shl.b32 {s}, {s}, 2;"));
                 let kind = if d == DType::I4 { "s32" } else { "u32" };
@@ -188,7 +202,7 @@ impl Printer<'_> {
         &mut self,
         to: &Place,
         d: DType,
-        from: &str,
+        from: Name,
         index: Option<Reg>,
     ) -> Out<()> {
         let Place {
@@ -208,7 +222,7 @@ impl Printer<'_> {
                 self.line(format_args!("{on}st.{space}.u16 [{to}], {from};"))
             }
             DType::F16 => {
-                let h = self.temp("h");
+                let h = self.temp("th");
                 self.line(format_args!("cvt.rn.f16.f32 {h}, {from};"));
                 self.line(format_args!("{on}st.{space}.b16 [{to}], {h};"));
             }
@@ -218,15 +232,15 @@ impl Printer<'_> {
                 self.line(format_args!("{on}st.{space}.u16 [{to}], {t};"));
             }
             DType::Bool => {
-                let t = self.temp("r");
+                let t = self.temp("tr");
                 self.line(format_args!("selp.u32 {t}, 1, 0, {from};"));
                 self.line(format_args!("{on}st.{space}.u8 [{to}], {t};"));
             }
             DType::I4 | DType::U4 => {
                 // Two threads may share the byte: its word is changed as a whole.
                 let index = self.r(index.ok_or("a nibble without a place")?);
-                let (word, low) = (self.temp("l"), self.temp("l"));
-                let (s, v, m) = (self.temp("r"), self.temp("r"), self.temp("r"));
+                let (word, low) = (self.temp("tl"), self.temp("tl"));
+                let (s, v, m) = (self.temp("tr"), self.temp("tr"), self.temp("tr"));
                 self.line(format_args!("and.b64 {word}, {base}, -4;"));
                 self.line(format_args!("and.b64 {low}, {base}, 3;"));
                 self.line(format_args!("cvt.u32.u64 {s}, {low};"));
@@ -253,16 +267,16 @@ impl Printer<'_> {
         if d.bits() < 8 || ![16, 32, 64, 128].contains(&bits) || (bits < 32 && d.bits() == 16) {
             for (i, &r) in dst.iter().enumerate() {
                 let to = self.r(r);
-                self.read(&from.after(i as u32 * size(d)), d, &to, None)?;
+                self.read(&from.after(i as u32 * size(d)), d, to, None)?;
             }
             return Ok(());
         }
         if d.bits() == 64 {
-            let list: Vec<String> = dst.iter().map(|&r| self.r(r)).collect();
+            let list: Vec<String> = dst.iter().map(|&r| self.r(r).to_string()).collect();
             let kind = moved(self.ty(dst[0]));
-            for &r in dst.iter().filter(|_| !on.is_empty()) {
+            for &r in dst.iter().filter(|_| on.0.is_some()) {
                 let (to, t) = (self.r(r), self.ty(r));
-                self.zero(&to, t);
+                self.zero(to, t);
             }
             self.line(format_args!(
                 "{on}ld.{space}.v{}.{kind} {{{}}}, [{from}];",
@@ -272,8 +286,8 @@ impl Printer<'_> {
             return Ok(());
         }
         let words = (bits / 32).max(1);
-        let names: Vec<String> = (0..words).map(|_| self.temp("r")).collect();
-        for n in names.iter().filter(|_| !on.is_empty()) {
+        let names: Vec<Name> = (0..words).map(|_| self.temp("tr")).collect();
+        for n in names.iter().filter(|_| on.0.is_some()) {
             self.line(format_args!("mov.b32 {n}, 0;"));
         }
         match (words, bits) {
@@ -281,33 +295,33 @@ impl Printer<'_> {
             (1, _) => self.line(format_args!("{on}ld.{space}.b32 {}, [{from}];", names[0])),
             (n, _) => self.line(format_args!(
                 "{on}ld.{space}.v{n}.b32 {{{}}}, [{from}];",
-                names.join(", ")
+                listed(&names)
             )),
         }
         let per = 32 / d.bits();
         for (i, &r) in dst.iter().enumerate() {
-            let (word, part) = (&names[i / per as usize], i as u32 % per);
-            let (word, to) = (word.clone(), self.r(r));
+            let (word, part) = (names[i / per as usize], i as u32 % per);
+            let to = self.r(r);
             let shift = part * d.bits();
             match d {
                 DType::F32 | DType::I32 | DType::U32 => {
                     self.line(format_args!("mov.b32 {to}, {word};"));
                 }
                 DType::BF16 => {
-                    let t = self.temp("r");
+                    let t = self.temp("tr");
                     let op = if part == 0 { "shl.b32" } else { "and.b32" };
                     let by = if part == 0 { "16" } else { "-65536" };
                     self.line(format_args!("{op} {t}, {word}, {by};"));
                     self.line(format_args!("mov.b32 {to}, {t};"));
                 }
                 DType::F16 => {
-                    let (t, h) = (self.temp("r"), self.temp("h"));
+                    let (t, h) = (self.temp("tr"), self.temp("th"));
                     self.line(format_args!("shr.u32 {t}, {word}, {shift};"));
                     self.line(format_args!("cvt.u16.u32 {h}, {t};"));
                     self.line(format_args!("cvt.f32.f16 {to}, {h};"));
                 }
                 DType::Bool => {
-                    let t = self.temp("r");
+                    let t = self.temp("tr");
                     self.line(format_args!("bfe.u32 {t}, {word}, {shift}, 8;"));
                     self.line(format_args!("setp.ne.u32 {to}, {t}, 0;"));
                 }
@@ -341,7 +355,7 @@ impl Printer<'_> {
         }
         for (n, &r) in values.iter().enumerate() {
             let from = self.r(r);
-            self.write(&to.after(n as u32 * size(d)), d, &from, index)?;
+            self.write(&to.after(n as u32 * size(d)), d, from, index)?;
         }
         Ok(())
     }
@@ -355,12 +369,12 @@ impl Printer<'_> {
     fn write_packed(&mut self, to: &Place, d: DType, values: &[Reg]) {
         let mut words = vec![];
         for pair in values.chunks_exact(2) {
-            let (t, x, y) = (self.temp("r"), self.r(pair[0]), self.r(pair[1]));
-            self.pack(&t, d, &x, &y);
+            let (t, x, y) = (self.temp("tr"), self.r(pair[0]), self.r(pair[1]));
+            self.pack(t, d, x, y);
             words.push(t);
         }
         let Place { space, on, .. } = to;
-        let list = words.join(", ");
+        let list = listed(&words);
         match words.len() {
             1 => self.line(format_args!("{on}st.{space}.b32 [{to}], {list};")),
             n => self.line(format_args!("{on}st.{space}.v{n}.b32 [{to}], {{{list}}};")),
@@ -370,7 +384,7 @@ impl Printer<'_> {
     fn write_vector(&mut self, to: &Place, values: &[Reg]) {
         let Place { space, on, .. } = to;
         let kind = moved(self.ty(values[0]));
-        let list: Vec<String> = values.iter().map(|&r| self.r(r)).collect();
+        let list: Vec<String> = values.iter().map(|&r| self.r(r).to_string()).collect();
         self.line(format_args!(
             "{on}st.{space}.v{}.{kind} [{to}], {{{}}};",
             values.len(),
