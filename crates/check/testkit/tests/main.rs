@@ -25,6 +25,7 @@ mod operator_page;
 mod parallel_reductions;
 mod plans;
 mod precision;
+mod precision_ladder;
 mod prewarm;
 mod random;
 mod ranges;

@@ -20,9 +20,10 @@ use layout::DType;
 pub(super) const MOST_REGISTERS: u32 = 255;
 /// Elements per thread beyond which too little is left of 255 registers for fragments, addresses
 /// of copies and the epilogue: of a product's accumulators, and of attention's scores, weights and
-/// results together.
+/// results together. Products in parts have sums of their own beside those of the whole.
 const MOST_SUMS: u32 = 64;
 const MOST_HELD: u32 = 128;
+const MOST_IN_PARTS: u32 = 96;
 /// Rows or columns below which most of a staged tile would be computed in vain.
 const THIN: i64 = 16;
 
@@ -379,8 +380,14 @@ impl Gpu<'_> {
         if odd && self.fragment.is_some() {
             return vec![];
         }
+        let parts = self.fragment.is_some_and(|f| f.products() > 1);
         let mut found = vec![];
         for &(m, n) in &self.gpu.tiles {
+            // Products in parts have sums of their own beside those of the whole.
+            let (n, own) = match parts {
+                true => (n / 2, (n / 2).max(width)),
+                false => (n, 0),
+            };
             // One warp holds whole rows of scores: all warps lie along the rows. Without fragments the weights
             // are handed from thread to thread in shared memory.
             let rows = self.split(&scores.rows, m);
@@ -410,7 +417,7 @@ impl Gpu<'_> {
                         warps: [warps, 1],
                         raster: 1,
                     };
-                    self.candidate(shape, m * (2 * n + width) / threads)
+                    self.candidate(shape, m * (2 * n + width + own) / threads)
                 }));
             }
         }
@@ -496,9 +503,12 @@ impl Gpu<'_> {
     fn candidate(&self, s: Shape, held: u32) -> Option<Candidate> {
         let space = self.space;
         let threads = s.warps[0] * s.warps[1] * 32;
-        let most = match s.staged.len() > 2 {
-            true => MOST_HELD,
-            false => MOST_SUMS,
+        let parts = self.fragment.is_some_and(|f| f.products() > 1);
+        let most = match (s.staged.len() > 2, parts) {
+            (true, true) => MOST_IN_PARTS,
+            (true, false) => MOST_HELD,
+            (false, true) => MOST_SUMS / 2,
+            (false, false) => MOST_SUMS,
         };
         if held > most {
             return None;

@@ -72,7 +72,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// The products of all fragments at one depth.
+    /// The products of all fragments at one depth. The blocks of the shorter side are there at once.
     fn multiply_step(
         &mut self,
         fragment: Fragment,
@@ -81,22 +81,33 @@ impl Lower<'_> {
         (tall, wide): (i64, i64),
         (step, least): (i64, Var),
     ) {
-        let mut lefts = vec![];
-        for m in 0..tall {
-            let words = self.block(left, m * 16, step);
-            lefts.push(self.in_parts(words, least));
-        }
-        for n in 0..wide {
-            let words = self.block(right, n * 16, step);
-            let r = self.in_parts(words, least);
+        let (few, many, first) = match tall <= wide {
+            true => (tall, wide, left),
+            false => (wide, tall, right),
+        };
+        let held: Vec<Parts> = (0..few)
+            .map(|n| {
+                let words = self.block(first, n * 16, step);
+                self.in_parts(words, least)
+            })
+            .collect();
+        for n in 0..many {
+            let second = if tall <= wide { right } else { left };
+            let words = self.block(second, n * 16, step);
+            let own = self.in_parts(words, least);
+            let with = |m: usize| match tall <= wide {
+                true => (m, n as usize, &held[m], &own),
+                false => (n as usize, m, &own, &held[m]),
+            };
             for half in 0..2 {
                 let of = |words: [Reg; 4]| [words[half * 2], words[half * 2 + 1]];
                 // The small products first.
                 for (upper_left, upper_right) in [(false, true), (true, false), (true, true)] {
-                    for (m, l) in lefts.iter().enumerate() {
+                    for k in 0..few as usize {
+                        let (m, n, l, r) = with(k);
                         self.b.push(Inst::Multiply {
                             fragment,
-                            sums: fragment_sums(sums, m, n as usize * 2 + half),
+                            sums: fragment_sums(sums, m, n * 2 + half),
                             a: if upper_left { l.upper } else { l.lower },
                             b: of(if upper_right { r.upper } else { r.lower }),
                         });

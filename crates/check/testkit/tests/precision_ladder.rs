@@ -1,0 +1,127 @@
+//! The ladder of precisions on a GPU: which matrix instructions a product of f32 gets, and how exact it is then.
+use conformance::Emulated;
+use emit::ptx;
+use graph::{ContractSpec, Graph, GraphBuilder, Op, Origin};
+use kernel::{Factors, Mapping, TileProgram};
+use layout::{DType, Dim, DimBox};
+use machine::Machine;
+use plan::{Allotment, PlanSegment, Planner as _, Precision, StepWork};
+use planner::{PlanOptions, Planner, ProgramOptions};
+use reference::run_graph;
+use shopfloor_testkit::handwritten::values;
+use std::sync::Arc;
+use tensor::{Tensor, WeightStore};
+
+// Sums too short to be cut in two.
+const M: usize = 256;
+const K: usize = 64;
+const N: usize = 256;
+
+/// y[m, n] = x[m, k] w[k, n], both inputs.
+fn product() -> Graph {
+    let mut b = GraphBuilder::new("product", Arc::new(WeightStore::default()));
+    let known = |list: [usize; 2]| list.map(|n| Dim::Known(n as i64)).to_vec();
+    let x = b.input("x", DType::F32, known([M, K]));
+    let w = b.input("w", DType::F32, known([K, N]));
+    let spec = ContractSpec {
+        a: vec![0, 2],
+        b: vec![2, 1],
+        out: vec![0, 1],
+    };
+    let origin = Origin {
+        name: "product".into(),
+        op_type: String::new(),
+    };
+    let y = b
+        .node(Op::Contract(spec), &[x, w], &["y"], &origin)
+        .unwrap()[0];
+    b.finish(&[y])
+}
+
+/// The kernel that computes the product on `machine`, the first of its plan that multiplies.
+fn planned(machine: &str, arch: &str, precision: Precision) -> TileProgram {
+    let options = ProgramOptions {
+        precision,
+        ..ProgramOptions::default()
+    };
+    let program = planner::program(&product(), &options).unwrap();
+    let own = vec![(Machine::load(machine).unwrap(), ptx::target(arch))];
+    let plan = Planner::new(own, PlanOptions::default());
+    let plan = plan
+        .bind(&program, &DimBox::new(), &Allotment::default())
+        .unwrap();
+    let blocks = plan.segments.iter().filter_map(|s| match s {
+        PlanSegment::Block(b) => Some(b),
+        _ => None,
+    });
+    let mut found = blocks.flat_map(|b| &b.steps).filter_map(|s| match &s.work {
+        StepWork::Kernel {
+            kernel, schedule, ..
+        } => {
+            let mut body = kernel.body.iter();
+            let multiplies = body.any(|s| matches!(s, kernel::Stmt::Contract { .. }));
+            multiplies.then(|| TileProgram::new(kernel.clone(), schedule.clone()).unwrap())
+        }
+        _ => None,
+    });
+    found.next().unwrap()
+}
+
+fn factors(p: &TileProgram) -> Option<Factors> {
+    match &p.schedule().mapping {
+        Mapping::Gpu(g) => g.fragment.map(|f| f.factors),
+        Mapping::Cpu(_) => None,
+    }
+}
+
+#[test]
+fn a_precision_is_what_a_target_has_of_it() {
+    let (sm_75, sm_80) = (ptx::target("sm_75"), ptx::target("sm_80"));
+    let names = |target| Precision::ALL.map(|p: Precision| p.on(target).name());
+    assert_eq!(names(&sm_75), ["exact", "exact", "exact", "exact", "bf16"]);
+    assert_eq!(names(&sm_80), ["exact", "f32", "f32", "tf32", "bf16"]);
+    assert_eq!(
+        names(&cpu::target(cpu::Isa::Portable)),
+        ["exact", "exact", "exact", "exact", "bf16"]
+    );
+}
+
+#[test]
+fn matrix_units_multiply_as_exactly_as_was_asked_for() {
+    let graph = product();
+    let inputs = [
+        values(DType::F32, &[M, K], 1),
+        values(DType::F32, &[K, N], 2),
+    ];
+    let want = run_graph(&graph, &inputs).unwrap();
+    // Sums of the terms' magnitudes, which errors are relative to.
+    let terms = |i: usize| -> f64 {
+        let (row, column) = (i / N, i % N);
+        let each =
+            (0..K).map(|k| inputs[0].get_f64(row * K + k) * inputs[1].get_f64(k * N + column));
+        each.map(f64::abs).sum()
+    };
+    let mut worst = vec![];
+    for (precision, taken) in [
+        (Precision::Exact, None),
+        (Precision::F32, Some(Factors::Tf32x3)),
+        (Precision::Tf32, Some(Factors::Tf32)),
+    ] {
+        let program = planned("a100", "sm_80", precision);
+        assert_eq!(factors(&program), taken, "{precision}\n{program}");
+        let text = ptx::emit(&program, "sm_80").unwrap();
+        let out = Tensor::zeros(DType::F32, &[M * N]).unwrap();
+        let buffers = [inputs[0].clone(), inputs[1].clone(), out];
+        let emulated = Emulated::on("sm_80");
+        let got = emulated.launch(&program, &text, &[], &buffers).unwrap();
+        let off = |i: usize| (got[0].get_f64(i) - want[0].get_f64(i)).abs() / terms(i);
+        worst.push((0..M * N).map(off).fold(0.0, f64::max));
+    }
+    println!("largest errors relative to the terms: {worst:?}");
+    let [exact, parts, tf32] = worst[..] else {
+        panic!("{worst:?}")
+    };
+    // Half of a last bit for each of the terms in sequence; parts add 32 at once.
+    assert!(exact < 1e-6 && parts < 3.5e-7, "{worst:?}");
+    assert!((1e-6..1e-3).contains(&tf32), "{worst:?}");
+}
