@@ -58,7 +58,15 @@ pub struct Printed {
 /// # Errors
 /// Why it is not taken.
 pub fn opened(path: &Path) -> Result<Model, String> {
-    Model::open(path, &ModelOptions::default()).map_err(|e| e.to_string())
+    opened_with(path, &ModelOptions::default())
+}
+
+/// As [`opened`], read by these options.
+///
+/// # Errors
+/// As [`opened`].
+pub fn opened_with(path: &Path, options: &ModelOptions) -> Result<Model, String> {
+    Model::open(path, options).map_err(|e| e.to_string())
 }
 
 /// Plans `model` for `on`, branches and loop bodies included, and prints every step that is to run there.

@@ -233,7 +233,10 @@ impl<'a> Library<'a> {
         let fragment = gpu
             .fragments
             .iter()
-            .find(|f| p.units && f.input == p.input && f.acc == p.acc)
+            .find(|f| {
+                let whole = f.factors == Factors::Whole;
+                whole && p.units && f.input == p.input && f.acc == p.acc
+            })
             .map(|f| (f.m, f.n, f.k));
         let mut best: Option<f64> = None;
         // Its batched f32 products have fewer kernels.

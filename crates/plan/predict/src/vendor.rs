@@ -77,26 +77,29 @@ pub(crate) fn batched_tiles(m: &Machine, c: &Constants) -> Option<Tiles> {
         .map(|g| g.tiles.clone())
 }
 
-/// The matrix units' instructions, by the types that tensors have.
+/// The matrix units' instructions, by the types that tensors have; f32 in TF32 is for who asks for it.
 fn fragments(m: &Machine) -> Vec<Fragment> {
     let types = [
-        (DType::F16, DType::F32),
-        (DType::BF16, DType::F32),
-        (DType::I8, DType::I32),
-        (DType::F32, DType::F32),
-        (DType::F64, DType::F64),
+        (DType::F16, DType::F32, Factors::Whole),
+        (DType::BF16, DType::F32, Factors::Whole),
+        (DType::I8, DType::I32, Factors::Whole),
+        (DType::F32, DType::F32, Factors::Whole),
+        (DType::F32, DType::F32, Factors::Tf32),
+        (DType::F64, DType::F64, Factors::Whole),
     ];
-    let one = |(input, acc): (DType, DType)| {
-        let unit = m.unit(UnitClass::Tensor, NumType::from(input))?;
-        let (m, n, k) = unit.tile;
-        Some(Fragment {
-            m: u32::try_from(m).ok()?.max(1),
-            n: u32::try_from(n).ok()?.max(1),
-            k: u32::try_from(k).ok()?.max(1),
+    let one = |(input, acc, factors): (DType, DType, Factors)| {
+        let mut found = Fragment {
+            m: 1,
+            n: 1,
+            k: 1,
             input,
             acc,
-            factors: Factors::Whole,
-        })
+            factors,
+        };
+        let unit = m.unit(UnitClass::Tensor, found.number())?;
+        let size = |n: u64| u32::try_from(n).ok().map(|n| n.max(1));
+        (found.m, found.n, found.k) = (size(unit.tile.0)?, size(unit.tile.1)?, size(unit.tile.2)?);
+        Some(found)
     };
     types.into_iter().filter_map(one).collect()
 }

@@ -5,7 +5,7 @@ use crate::pages::{commit, date, figures};
 use indicatif::{ProgressBar, ProgressStyle};
 use machine::Machine;
 use plan::Plan;
-use shopfloor::machines;
+use shopfloor::{ModelOptions, Precision, machines};
 use shopfloor_tools::planview;
 use shopfloor_tools::targets::{Kernels, Planning};
 use std::fmt::Write as _;
@@ -52,12 +52,16 @@ impl Row {
     }
 }
 
-fn row(name: &str, machine: &Machine) -> Result<Row, String> {
+fn row(name: &str, machine: &Machine, precision: Precision) -> Result<Row, String> {
     let said = |e: &dyn std::fmt::Display| e.to_string();
     let found = zoo::find(name).ok_or_else(|| format!("{name} is not at hand"))?;
     let prepared = found.prepare_temporary().map_err(|e| said(&e))?;
     let inputs = found.inputs().map_err(|e| said(&e))?;
-    let model = printed::opened(&prepared.model)?;
+    let options = ModelOptions {
+        precision,
+        ..ModelOptions::default()
+    };
+    let model = printed::opened_with(&prepared.model, &options)?;
     let dims = printed::dims(&model, &inputs);
     let plan = |kernels| {
         let planning = Planning {
@@ -85,8 +89,8 @@ fn geometric_mean(rows: &[Row]) -> f64 {
     (sum / rows.len().max(1) as f64).exp()
 }
 
-fn table(machine: &Machine, rows: &[Row], gone: &[String], out: &mut String) -> std::fmt::Result {
-    writeln!(out, "## {}\n", machine.name)?;
+fn table(title: &str, rows: &[Row], gone: &[String], out: &mut String) -> std::fmt::Result {
+    writeln!(out, "## {title}\n")?;
     let over = rows.iter().filter(|r| r.ratio() > 2.0).count();
     writeln!(
         out,
@@ -146,43 +150,39 @@ pub fn all(o: &Options) -> Result<bool, String> {
             .map(|n| machines::find(n).map_err(|e| e.to_string()))
             .collect();
     let list = list?;
-    let bar = ProgressBar::new((names.len() * list.len()) as u64);
+    let bar = ProgressBar::new((names.len() * list.len() * o.precision.len()) as u64);
     if let Ok(s) = ProgressStyle::with_template("{msg:40} [{bar:40}] {pos}/{len}") {
         bar.set_style(s.progress_chars("=> "));
     }
     let (mut tables, mut short, mut whole) = (String::new(), String::new(), true);
     let mut told = vec![];
-    for machine in &list {
+    let all = list
+        .iter()
+        .flat_map(|m| o.precision.iter().map(move |&p| (m, p)));
+    for (machine, precision) in all {
+        let title = format!("{}, {precision}", machine.name);
         let (mut rows, mut gone) = (vec![], vec![]);
         for name in &names {
-            bar.set_message(format!("{name}, {}", machine.name));
-            match row(name, machine) {
+            bar.set_message(format!("{name}, {title}"));
+            match row(name, machine, precision) {
                 Ok(r) => rows.push(r),
                 Err(e) => gone.push(format!("{name}: {e}")),
             }
             bar.inc(1);
         }
         whole &= gone.is_empty();
-        table(machine, &rows, &gone, &mut tables).map_err(|e| e.to_string())?;
+        table(&title, &rows, &gone, &mut tables).map_err(|e| e.to_string())?;
         let mean = format!("{:.2}", geometric_mean(&rows));
-        let _ = writeln!(
-            short,
-            "{}: ours by the vendor's {mean}, {} models",
-            machine.name,
-            rows.len()
-        );
+        let n = rows.len();
+        let _ = writeln!(short, "{title}: ours by the vendor's {mean}, {n} models");
         told.push((
-            format!(
-                "predicted for {}, ours by the vendor's, {} models",
-                machine.name,
-                rows.len()
-            ),
+            format!("predicted for {title}, ours by the vendor's, {n} models"),
             mean,
         ));
     }
     bar.finish_and_clear();
     let page = format!(
-        "# Predicted for GPUs that need not be here\n\n{}, commit {}. Each model at the sizes of its reference, planned with kernels of ours and with those that the vendor's library is predicted to launch (f32 by multiply-adds, f16 and bf16 on tensor cores); a time is the sum over the steps of a request, copies between host and device included. Nothing here was measured. Made by `cargo xtask zoo --predict --on NAME`.\n\n{}\n{tables}",
+        "# Predicted for GPUs that need not be here\n\n{}, commit {}. Each model at the sizes of its reference, planned with kernels of ours and with those that the vendor's library is predicted to launch (f32 by multiply-adds, or in TF32 where tf32 is said, f16 and bf16 on tensor cores); a time is the sum over the steps of a request, copies between host and device included. Nothing here was measured. Made by `cargo xtask zoo --predict --on NAME`.\n\n{}\n{tables}",
         date(),
         commit(),
         figures("predicted-gpu", "not run", &told),

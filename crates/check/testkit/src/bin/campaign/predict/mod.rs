@@ -11,17 +11,18 @@ mod record;
 use crate::pages::root;
 use crate::quiet::Quiet;
 use record::Record;
-use shopfloor::{Isa, machines};
+use shopfloor::{Isa, Precision, machines};
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use testkit::zoo;
 
-const USAGE: &str = "usage: cargo xtask zoo --predict [NAME...] [--on NAME,...] [--threads N] [--out FILE] [--csv FILE] [--record FILE] [--replay FILE] [--prepared DIR] [--lock FILE]...
+const USAGE: &str = "usage: cargo xtask zoo --predict [NAME...] [--on NAME,... [--precision HOW,...]] [--threads N] [--out FILE] [--csv FILE] [--record FILE] [--replay FILE] [--prepared DIR] [--lock FILE]...
 
   --on NAME,...   measures nothing: models planned for these machines, which need not be here, with kernels of
                   ours and of the vendor [--out FILE: bench/gpu/PREDICTED.md]
+  --precision HOW how exactly f32 products are computed there, as `shopfloor --precision` has it [default: f32]
   --threads N     workers [default: as many as this machine has, and then one]
   --out FILE      where the table goes [default: bench/PREDICTED.md]
   --csv FILE      every step, tab-separated
@@ -35,6 +36,8 @@ struct Options {
     names: Vec<String>,
     /// Machines that are only planned for.
     on: Vec<String>,
+    /// How exactly these compute products of f32.
+    precision: Vec<Precision>,
     threads: usize,
     out: PathBuf,
     csv: Option<PathBuf>,
@@ -52,6 +55,11 @@ fn options(args: &[String]) -> Option<Options> {
         match a.as_str() {
             "--threads" => o.threads = it.next()?.parse().ok().filter(|n| *n > 0)?,
             "--on" => o.on.extend(it.next()?.split(',').map(String::from)),
+            "--precision" => {
+                for name in it.next()?.split(',') {
+                    o.precision.push(name.parse().ok()?);
+                }
+            }
             "--out" => out = Some(it.next()?.into()),
             "--csv" => o.csv = Some(it.next()?.into()),
             "--record" => o.record = Some(it.next()?.into()),
@@ -69,8 +77,11 @@ fn options(args: &[String]) -> Option<Options> {
         || o.replay.is_some()
         || o.prepared.is_some()
         || !o.locks.is_empty();
-    if measures && !o.on.is_empty() {
+    if measures && !o.on.is_empty() || o.on.is_empty() && !o.precision.is_empty() {
         return None;
+    }
+    if o.precision.is_empty() {
+        o.precision.push(Precision::default());
     }
     o.out = out.unwrap_or_else(|| match o.on.is_empty() {
         true => root().join("bench/PREDICTED.md"),
