@@ -15,7 +15,7 @@
 //!
 //! Whatever else bounds a body (its bytes, its instructions) is in its own prediction, which none falls below.
 
-use crate::{Cost, Machine, MachineKind, Source, WayCosts, Work, calc, lookup};
+use crate::{Cost, Machine, MachineKind, Source, Sourced, WayCosts, Work, calc, lookup};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -176,6 +176,17 @@ impl WayTime {
     /// With copies.
     pub fn with_copies_s(&self) -> f64 {
         self.seconds + self.copies_s
+    }
+}
+
+impl WayCosts {
+    /// From step to step by `way`, seconds.
+    pub fn edge_s(&self, way: Way) -> Sourced {
+        match way {
+            Way::Steps => self.launch_gap_s,
+            Way::Graph => self.graph_node_s,
+            Way::Resident => self.counter_s,
+        }
     }
 }
 
