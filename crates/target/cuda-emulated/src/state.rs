@@ -84,6 +84,7 @@ pub(crate) enum Node {
     Launch {
         code: Arc<Module>,
         launch: Box<Launch>,
+        communicates: bool,
     },
     Copy {
         to: u64,
@@ -102,9 +103,14 @@ impl Node {
     fn of(work: Work) -> Result<Node, &'static str> {
         match work {
             Work::Launch {
-                communicates: true, ..
-            } => Err("a kernel whose CTAs communicate"),
-            Work::Launch { code, launch, .. } => Ok(Node::Launch { code, launch }),
+                code,
+                launch,
+                communicates,
+            } => Ok(Node::Launch {
+                code,
+                launch,
+                communicates,
+            }),
             Work::Copy { to, from, bytes } => Ok(Node::Copy { to, from, bytes }),
             Work::Fill { at, value, bytes } => Ok(Node::Fill { at, value, bytes }),
             Work::Upload { .. } | Work::Download { .. } => Err("a copy over the link"),
@@ -116,10 +122,14 @@ impl Node {
     /// As it is queued of its own.
     fn work(self) -> Work {
         match self {
-            Node::Launch { code, launch } => Work::Launch {
+            Node::Launch {
                 code,
                 launch,
-                communicates: false,
+                communicates,
+            } => Work::Launch {
+                code,
+                launch,
+                communicates,
             },
             Node::Copy { to, from, bytes } => Work::Copy { to, from, bytes },
             Node::Fill { at, value, bytes } => Work::Fill { at, value, bytes },
@@ -398,10 +408,8 @@ impl State {
             }
             Work::Node(node) => {
                 // A node begins sooner behind the one before than a launch.
-                let (began, work) = (q.now, node.work());
-                let wrote = self.work(q, work);
-                q.now = began.max(q.now.saturating_sub(time::node_saves_ns()));
-                return wrote;
+                q.now = q.now.saturating_sub(time::node_saves_ns());
+                return self.work(q, node.work());
             }
             Work::Record(e, n) => {
                 let mut m = moment(&e);

@@ -1,7 +1,7 @@
 //! The emulated driver keeps the rules of a real one.
 use cuda::{
-    Arg, Context, DevicePtr, Driver, DriverError, Event, FunctionId, Graph, Launch, Modules, Pool, Stream,
-    StreamId,
+    Arg, Context, DevicePtr, Driver, DriverError, Event, FunctionId, Graph, Launch, Modules, Pool,
+    Stream, StreamId,
 };
 use shopfloor_cuda_emulated::{EmulatedDriver, EmulatedGpu, Fault};
 use std::sync::Arc;
