@@ -102,7 +102,7 @@ impl Gpu {
 /// As [`shopfloor::engine_on`].
 pub fn engine(o: &Options, launch: Launch) -> Result<Arc<Engine>, String> {
     let on = match launch {
-        Launch::Steps => o.on.clone(),
+        Launch::Steps | Launch::Graph => o.on.clone(),
         Launch::Resident => o.resident(),
     };
     let mut builder = Session::builder().with_device(&on).with_launch(launch);

@@ -177,7 +177,10 @@ fn streams_come_and_go_on_a_gpu() {
         let driver = EmulatedDriver::new(vec![one]);
         let machine = Machine::load("a100").expect("a machine");
         let options = CudaOptions {
-            resident,
+            launch: Some(match resident {
+                true => machine::Way::Resident,
+                false => machine::Way::Steps,
+            }),
             watchdog: Duration::from_secs(60),
             ..CudaOptions::default()
         };

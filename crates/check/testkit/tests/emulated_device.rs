@@ -146,7 +146,11 @@ fn weights_that_do_not_fit_are_streamed_ahead_of_use() {
 
 #[test]
 fn what_the_driver_refuses_is_the_requests_error() {
-    let b = bench(a100(), CudaOptions::default());
+    let options = CudaOptions {
+        launch: Some(machine::Way::Steps),
+        ..CudaOptions::default()
+    };
+    let b = bench(a100(), options);
     let s = session(&b, chain(3));
     let x = input();
     let run = || s.run(&[("x", &x)]).map(|o| o.into_vec().remove(0).1);

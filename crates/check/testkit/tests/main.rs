@@ -17,6 +17,7 @@ mod emulated_device;
 mod epilogues;
 mod epochs;
 mod exact;
+mod graphs_on_device;
 mod guard;
 mod host_share;
 mod kernel_text;

@@ -92,7 +92,10 @@ fn bench(resident: bool, watchdog: Duration) -> Bench {
 fn engine(driver: &EmulatedDriver, resident: bool, watchdog: Duration) -> Arc<Engine> {
     let machine = Machine::load("a100").unwrap();
     let options = CudaOptions {
-        resident,
+        launch: Some(match resident {
+            true => machine::Way::Resident,
+            false => machine::Way::Steps,
+        }),
         watchdog,
         ..CudaOptions::default()
     };
@@ -295,7 +298,10 @@ fn shared(resident: bool, list: &[u32]) -> Bench {
     };
     let host: Arc<dyn Device> = Arc::new(cpu::CpuDevice::new(options).unwrap());
     let options = CudaOptions {
-        resident,
+        launch: Some(match resident {
+            true => machine::Way::Resident,
+            false => machine::Way::Steps,
+        }),
         watchdog: LONG,
         ..CudaOptions::default()
     };

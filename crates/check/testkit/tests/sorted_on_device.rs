@@ -35,7 +35,10 @@ fn on_gpu(resident: bool) -> Arc<Engine> {
     let gpu = EmulatedGpu::named("a100").unwrap().with_sms(4);
     let driver = EmulatedDriver::new(vec![gpu]);
     let options = CudaOptions {
-        resident,
+        launch: Some(match resident {
+            true => machine::Way::Resident,
+            false => machine::Way::Steps,
+        }),
         watchdog: Duration::from_secs(600),
         ..CudaOptions::default()
     };

@@ -59,7 +59,10 @@ fn gpu(resident: bool) -> CudaDevice {
     let driver = EmulatedDriver::new(vec![one]);
     let machine = Machine::load("a100").expect("a machine");
     let options = CudaOptions {
-        resident,
+        launch: Some(match resident {
+            true => machine::Way::Resident,
+            false => machine::Way::Steps,
+        }),
         watchdog: std::time::Duration::from_secs(60),
         ..CudaOptions::default()
     };

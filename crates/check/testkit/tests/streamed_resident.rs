@@ -63,7 +63,10 @@ fn bench(resident: bool, memory: Option<u64>, list: &[u32]) -> Bench {
     let driver = EmulatedDriver::new(vec![EmulatedGpu::named("a100").unwrap().with_sms(3)]);
     let machine = Machine::load("a100").unwrap();
     let options = CudaOptions {
-        resident,
+        launch: Some(match resident {
+            true => machine::Way::Resident,
+            false => machine::Way::Steps,
+        }),
         memory,
         // Long enough that nothing here is taken for a hang.
         watchdog: Duration::from_secs(600),

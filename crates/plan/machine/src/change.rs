@@ -176,8 +176,10 @@ impl Change {
             ("handoff", "") => self.cost(&mut m.costs.handoff_s),
             ("wake", "") => self.cost(&mut m.costs.wake_s),
             ("overhead", "") => {
+                m.costs.ways = m.way_costs();
                 let c = &mut m.costs;
-                [
+                let ways = c.ways.iter_mut().flat_map(|w| w.seconds_mut());
+                ways.chain([
                     &mut c.launch_s,
                     &mut c.step_s,
                     &mut c.task_s,
@@ -186,8 +188,7 @@ impl Change {
                     &mut c.call_s,
                     &mut c.handoff_s,
                     &mut c.wake_s,
-                ]
-                .into_iter()
+                ])
                 .all(|v| self.cost(v))
             }
             (name, part) => {

@@ -23,6 +23,7 @@ mod sourced;
 mod text;
 pub mod toml;
 mod warps;
+mod ways;
 mod work;
 
 pub use catalog::{CatalogEntry, catalog, lookup};
@@ -38,9 +39,10 @@ pub use measure::{
 };
 pub use model::{
     Bandwidth, Bus, Costs, Isa, Level, Limits, Link, Machine, MachineKind, NumType, Unit,
-    UnitClass, Workers,
+    UnitClass, WayCosts, Workers,
 };
 pub use plausible::{Contradiction, Subject};
 pub use sourced::{Source, Sourced};
 pub use warps::{Pipe, WarpRates, Warps};
+pub use ways::{KernelSpan, Leg, RequestSteps, Way, WayTime};
 pub use work::{Traffic, Work};

@@ -400,6 +400,65 @@ pub struct Costs {
     /// Fixed cost of a micro-kernel call: its row table, its first loads, its sums' way out.
     #[serde(default = "no_cost")]
     pub call_s: Sourced,
+    /// What the ways from step to step of an NVIDIA GPU cost; those of another by [`Machine::way_costs`]
+    /// where they are not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ways: Option<WayCosts>,
+}
+
+/// What it costs on a GPU to go from one kernel of a request to the next, and into a request and out of it.
+/// The launch of one kernel and the wait for it is [`Costs::launch_s`], the hand-over by a flag of the one
+/// CTA that is waited for [`Costs::handoff_s`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WayCosts {
+    /// From kernel to kernel of a stream whose host is ahead, seconds.
+    pub launch_gap_s: Sourced,
+    /// The host's time of one call that launches or copies, seconds.
+    pub launch_call_s: Sourced,
+    /// Launch of a graph of one kernel and the wait for it, seconds.
+    pub graph_s: Sourced,
+    /// From kernel to kernel of a graph, seconds.
+    pub graph_node_s: Sourced,
+    /// The same where the next kernel is launched before the one before it is over (programmatic dependent
+    /// launch), seconds.
+    pub graph_dependent_s: Sourced,
+    /// From step to step of a kernel that stays, by one counter of all its CTAs with a poll that pauses and a
+    /// fence, as ours does it, seconds.
+    pub counter_s: Sourced,
+    /// A word of the host to a kernel that stays, which hands it to all its CTAs, and the answer, seconds.
+    pub answer_s: Sourced,
+    /// Bytes per second at which the host copies into page-locked memory and out of it.
+    pub staged: Sourced,
+}
+
+impl WayCosts {
+    /// All of them with their names.
+    pub fn all(&self) -> [(&'static str, Sourced); 8] {
+        [
+            ("launch_gap_s", self.launch_gap_s),
+            ("launch_call_s", self.launch_call_s),
+            ("graph_s", self.graph_s),
+            ("graph_node_s", self.graph_node_s),
+            ("graph_dependent_s", self.graph_dependent_s),
+            ("counter_s", self.counter_s),
+            ("answer_s", self.answer_s),
+            ("staged", self.staged),
+        ]
+    }
+
+    /// What takes seconds, to be changed.
+    pub(crate) fn seconds_mut(&mut self) -> [&mut Sourced; 7] {
+        [
+            &mut self.launch_gap_s,
+            &mut self.launch_call_s,
+            &mut self.graph_s,
+            &mut self.graph_node_s,
+            &mut self.graph_dependent_s,
+            &mut self.counter_s,
+            &mut self.answer_s,
+        ]
+    }
 }
 
 fn no_cost() -> Sourced {
@@ -417,6 +476,7 @@ impl Default for Costs {
             tile_s: no_cost(),
             row_s: no_cost(),
             call_s: no_cost(),
+            ways: None,
         }
     }
 }

@@ -421,6 +421,12 @@ pub(crate) fn check(m: &Machine) -> Result<(), MachineError> {
     for (k, v) in costs {
         c.not_negative(&format!("costs.{k}"), v.value)?;
     }
+    for (k, v) in m.costs.ways.iter().flat_map(|w| w.all()) {
+        match k {
+            "staged" => c.positive("costs.ways.staged", v.value)?,
+            k => c.not_negative(&format!("costs.ways.{k}"), v.value)?,
+        }
+    }
     c.not_negative("workers.exposed", m.workers.exposed.value)?;
     if let Some(p) = m.power_w {
         c.positive("power_w", p.value)?;

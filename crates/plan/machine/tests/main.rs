@@ -6,3 +6,4 @@ mod machines;
 mod occupancy_vectors;
 mod plausible;
 mod textbook;
+mod ways;

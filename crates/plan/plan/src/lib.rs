@@ -23,6 +23,7 @@ mod subprogram;
 mod text;
 mod timeline;
 mod verify;
+mod ways;
 mod why;
 
 pub use at::Bound;

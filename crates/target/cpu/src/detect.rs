@@ -312,6 +312,7 @@ pub fn describe(facts: &Facts) -> Machine {
             tile_s: Sourced::assumed(160.0 / hz),
             row_s: Sourced::assumed(12.0 / hz),
             call_s: Sourced::assumed(40.0 / hz),
+            ways: None,
         },
         limits: Limits::default(),
         levels: levels(&basis, registers),

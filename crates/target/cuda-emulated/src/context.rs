@@ -5,8 +5,8 @@ use crate::hook::Happened;
 use crate::pinned::PinnedHost;
 use crate::state::{Function, Queue, State, Work, moment};
 use cuda::{
-    Arg, Context, DeviceInfo, DevicePtr, DriverError, EventId, FunctionId, FunctionInfo, Launch,
-    MemoryInfo, ModuleId, Pinned, StreamId,
+    Arg, Context, DeviceInfo, DevicePtr, DriverError, EventId, FunctionId, FunctionInfo, GraphId,
+    Launch, MemoryInfo, ModuleId, Pinned, StreamId,
 };
 use ptx_emulator::MemoryKind;
 use std::ops::Range;
@@ -536,8 +536,66 @@ impl Context for Handle {
             launch: Box::new(launch),
             communicates: f.info.communicates,
         };
-        s.told.tell(Happened::Launched);
+        if s.queue(CALL, stream.0)?.kept.is_none() {
+            s.told.tell(Happened::Launched);
+        }
         s.push(CALL, stream.0, work)
+    }
+
+    fn begin_graph(&self, stream: StreamId) -> Result<(), DriverError> {
+        const CALL: &str = "cuStreamBeginCapture";
+        let mut s = self.0.enter(CALL)?;
+        let q = s.queue(CALL, stream.0)?;
+        match q.kept {
+            Some(_) => argument(CALL, "the stream keeps a graph already".into()),
+            None => {
+                q.kept = Some(Ok(vec![]));
+                Ok(())
+            }
+        }
+    }
+
+    fn end_graph(&self, stream: StreamId) -> Result<GraphId, DriverError> {
+        const CALL: &str = "cuStreamEndCapture";
+        let mut s = self.0.enter(CALL)?;
+        match s.queue(CALL, stream.0)?.kept.take() {
+            Some(Ok(nodes)) => {
+                let id = s.id();
+                s.graphs.insert(id, nodes);
+                Ok(GraphId(id))
+            }
+            Some(Err(what)) => argument(CALL, format!("{what} is no part of a graph")),
+            None => argument(CALL, "the stream keeps no graph".into()),
+        }
+    }
+
+    fn launch_graph(&self, graph: GraphId, stream: StreamId) -> Result<(), DriverError> {
+        const CALL: &str = "cuGraphLaunch";
+        let mut s = self.0.enter(CALL)?;
+        let Some(nodes) = s.graphs.get(&graph.0).cloned() else {
+            return argument(CALL, format!("there is no graph {}", graph.0));
+        };
+        if self.0.faults().launch() {
+            return Err(DriverError::Launch {
+                kernel: "a graph".into(),
+                code: "CUDA_ERROR_LAUNCH_FAILED".into(),
+                why: "it was made to fail".into(),
+            });
+        }
+        s.told.tell(Happened::Launched);
+        for node in nodes {
+            s.push(CALL, stream.0, Work::Node(node))?;
+        }
+        Ok(())
+    }
+
+    fn drop_graph(&self, graph: GraphId) -> Result<(), DriverError> {
+        const CALL: &str = "cuGraphExecDestroy";
+        let mut s = self.0.enter(CALL)?;
+        match s.graphs.remove(&graph.0) {
+            Some(_) => Ok(()),
+            None => argument(CALL, format!("there is no graph {}", graph.0)),
+        }
     }
 
     fn new_stream(&self, _priority: i32) -> Result<StreamId, DriverError> {

@@ -74,6 +74,67 @@ pub(crate) enum Work {
     },
     Record(Event, u64),
     Wait(Event, u64),
+    /// Part of a graph that is under way.
+    Node(Node),
+}
+
+/// What a graph holds of a launch, a copy inside device memory or a fill.
+#[derive(Clone)]
+pub(crate) enum Node {
+    Launch {
+        code: Arc<Module>,
+        launch: Box<Launch>,
+        communicates: bool,
+    },
+    Copy {
+        to: u64,
+        from: u64,
+        bytes: usize,
+    },
+    Fill {
+        at: u64,
+        value: u8,
+        bytes: usize,
+    },
+}
+
+impl Node {
+    /// The node that `work` is, or its name where a graph cannot hold it.
+    fn of(work: Work) -> Result<Node, &'static str> {
+        match work {
+            Work::Launch {
+                code,
+                launch,
+                communicates,
+            } => Ok(Node::Launch {
+                code,
+                launch,
+                communicates,
+            }),
+            Work::Copy { to, from, bytes } => Ok(Node::Copy { to, from, bytes }),
+            Work::Fill { at, value, bytes } => Ok(Node::Fill { at, value, bytes }),
+            Work::Upload { .. } | Work::Download { .. } => Err("a copy over the link"),
+            Work::Record(..) | Work::Wait(..) => Err("an event"),
+            Work::Node(_) => Err("a graph"),
+        }
+    }
+
+    /// As it is queued of its own.
+    fn work(self) -> Work {
+        match self {
+            Node::Launch {
+                code,
+                launch,
+                communicates,
+            } => Work::Launch {
+                code,
+                launch,
+                communicates,
+            },
+            Node::Copy { to, from, bytes } => Work::Copy { to, from, bytes },
+            Node::Fill { at, value, bytes } => Work::Fill { at, value, bytes },
+        }
+    }
 }
 
 struct Busy {
@@ -93,6 +154,8 @@ pub(crate) struct Queue {
     /// Why something in it failed, until somebody asks.
     error: Option<DriverError>,
     pub dropped: bool,
+    /// What is kept for a graph in place of being run, or why that is none.
+    pub kept: Option<Result<Vec<Node>, &'static str>>,
 }
 
 impl Queue {
@@ -105,7 +168,7 @@ impl Queue {
         self.busy.is_some()
             || queued
                 .into_iter()
-                .any(|w| matches!(w.1, Work::Launch { .. }))
+                .any(|w| matches!(w.1, Work::Launch { .. } | Work::Node(_)))
     }
 }
 
@@ -117,6 +180,7 @@ pub(crate) struct State {
     pub functions: BTreeMap<u64, Function>,
     pub streams: BTreeMap<u64, Queue>,
     pub events: BTreeMap<u64, Event>,
+    pub graphs: BTreeMap<u64, Vec<Node>>,
     /// Pinned memory by address, and device memory by address.
     pub pinned: BTreeMap<u64, usize>,
     pub allocations: BTreeMap<u64, u64>,
@@ -153,6 +217,7 @@ impl State {
             functions: BTreeMap::new(),
             streams: BTreeMap::from([(0, Queue::default())]),
             events: BTreeMap::new(),
+            graphs: BTreeMap::new(),
             pinned: BTreeMap::new(),
             allocations: BTreeMap::new(),
             used: 0,
@@ -196,8 +261,24 @@ impl State {
     /// Queues `work`; it cannot begin before what the host has seen happen.
     pub fn push(&mut self, call: &'static str, stream: u64, work: Work) -> Result<(), DriverError> {
         let host = self.host;
-        self.queue(call, stream)?.work.push_back((host, work));
-        Ok(())
+        let q = self.queue(call, stream)?;
+        let Some(kept) = &mut q.kept else {
+            q.work.push_back((host, work));
+            return Ok(());
+        };
+        match (Node::of(work), &mut *kept) {
+            (Ok(node), Ok(list)) => list.push(node),
+            (Err(what), Ok(_)) => *kept = Err(what),
+            (_, Err(_)) => {}
+        }
+        match kept {
+            Ok(_) => Ok(()),
+            Err(what) => Err(DriverError::Call {
+                call,
+                code: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED".into(),
+                why: format!("{what} is no part of a graph"),
+            }),
+        }
     }
 
     /// Whether nothing that was launched is left to run.
@@ -324,6 +405,11 @@ impl State {
             Work::Fill { at, value, bytes } => {
                 q.now += time::inside_ns(&self.gpu.info, bytes as u64);
                 self.machine.memory.write(at, &vec![value; bytes])
+            }
+            Work::Node(node) => {
+                // A node begins sooner behind the one before than a launch.
+                q.now = q.now.saturating_sub(time::node_saves_ns());
+                return self.work(q, node.work());
             }
             Work::Record(e, n) => {
                 let mut m = moment(&e);

@@ -54,6 +54,14 @@ fn check(name: &str) {
             "{s:?}"
         );
     }
+    let ways = m.costs.ways.clone().unwrap();
+    for s in [ways.launch_gap_s, ways.graph_s, ways.graph_node_s] {
+        assert!(
+            s.source == Source::Measured && (1e-7..1e-4).contains(&s.value),
+            "{s:?}"
+        );
+    }
+    assert!(ways.graph_node_s.value < ways.launch_gap_s.value);
     let link = m.links.iter().find(|l| l.to == "host").unwrap();
     assert_eq!(link.bandwidth.source, Source::Measured);
 }

@@ -1,7 +1,7 @@
 //! The emulated driver keeps the rules of a real one.
 use cuda::{
-    Arg, Context, DevicePtr, Driver, DriverError, Event, FunctionId, Launch, Modules, Pool, Stream,
-    StreamId,
+    Arg, Context, DevicePtr, Driver, DriverError, Event, FunctionId, Graph, Launch, Modules, Pool,
+    Stream, StreamId,
 };
 use shopfloor_cuda_emulated::{EmulatedDriver, EmulatedGpu, Fault};
 use std::sync::Arc;
@@ -403,4 +403,36 @@ fn a_gpu_is_lost_when_it_is_made_to_be() {
     lost(c.allocate(4).map(drop));
     d.clear(0);
     lost(c.free(at));
+}
+
+#[test]
+fn a_graph_keeps_launches_and_runs_them_as_often_as_it_is_launched() {
+    let (driver, c) = open();
+    let f = function(&c, ADD, "add");
+    let s = Stream::new(&c, 0).unwrap();
+    let at = c.allocate(256).unwrap();
+    c.upload(at, &[0; 256]).unwrap();
+    let keep = || {
+        add(&c, f, at, 3, &s);
+        add(&c, f, at, 4, &s);
+        Ok(())
+    };
+    let graph = Graph::of(&c, &s, keep, |e: DriverError| e).unwrap();
+    s.synchronize().unwrap();
+    assert_eq!(words(&c, at, 64), [0; 64]);
+    graph.launch(&s).unwrap();
+    add(&c, f, at, 100, &s);
+    graph.launch(&s).unwrap();
+    s.synchronize().unwrap();
+    assert_eq!(words(&c, at, 64), [114; 64]);
+    assert_eq!(driver.calls(0)["cuGraphLaunch"], 2);
+    // What waits is no part of one, and the stream goes on.
+    let e = Event::new(&c).unwrap();
+    let none = Graph::of(&c, &s, || e.record(&s), |e| e).err().unwrap();
+    assert!(none.to_string().contains("no part of a graph"), "{none}");
+    add(&c, f, at, 1, &s);
+    s.synchronize().unwrap();
+    assert_eq!(words(&c, at, 64), [115; 64]);
+    drop(graph);
+    assert!(c.launch_graph(cuda::GraphId(9999), s.id()).is_err());
 }

@@ -5,8 +5,8 @@ use crate::place::{CudaPlace, Gpu};
 use crate::{DeviceInfo, Driver, PoolUse};
 use device::{Device, DeviceError, Executable, PackedStore, Place, Prepared, Residency, Shelf};
 use kernel::Target;
-use machine::{Machine, Source, Sourced};
-use plan::{HostOp, VerifiedPlan};
+use machine::{Machine, Source, Sourced, Way, WayTime};
+use plan::{HostOp, Plan, VerifiedPlan};
 use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
 
@@ -113,10 +113,14 @@ impl Device for CudaDevice {
     }
 
     fn residency(&self) -> Residency {
-        match self.gpu.options.resident {
-            true => Residency::Resident,
-            false => Residency::Bounded { tasks: u32::MAX },
+        match self.gpu.options.launch {
+            Some(Way::Resident) => Residency::Resident,
+            _ => Residency::Bounded { tasks: u32::MAX },
         }
+    }
+
+    fn request_way(&self, plan: &Plan) -> Option<WayTime> {
+        plan.request_way(&self.machine, self.gpu.options.launch)
     }
 
     fn workers(&self) -> usize {
@@ -144,8 +148,9 @@ impl Device for CudaDevice {
             let (gpu, place) = (gpu.clone(), place.clone());
             CudaExecutable::new(gpu, place, (plan.clone(), block), weights, host, spare)
         };
-        if !self.gpu.options.resident {
-            return Ok(Arc::new(make(0)?));
+        let way = self.request_way(plan.plan()).map(|t| t.way);
+        if self.gpu.options.launch != Some(Way::Resident) {
+            return Ok(Arc::new(make(0)?.with_graphs(way == Some(Way::Graph))));
         }
         // Where weights are streamed, the kernel's room comes from that of weights that stay; with more of
         // them streamed the tables are a little longer.

@@ -31,6 +31,10 @@ pub struct ModuleId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FunctionId(pub u64);
 
+/// Launches that one call queues together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GraphId(pub u64);
+
 /// Compute capability: 9.0 of an H100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Compute {
@@ -331,6 +335,27 @@ pub trait Context: Send + Sync {
         args: &[Arg],
         stream: StreamId,
     ) -> Result<(), DriverError>;
+    /// Keeps what this thread queues in `stream` from now on for a graph, in place of running it: launches,
+    /// copies inside device memory and fills, nothing that waits.
+    ///
+    /// # Errors
+    /// The driver fails.
+    fn begin_graph(&self, stream: StreamId) -> Result<(), DriverError>;
+    /// Ends that, whatever came of it, and makes the graph.
+    ///
+    /// # Errors
+    /// Something that was queued cannot be part of a graph, or the driver fails.
+    fn end_graph(&self, stream: StreamId) -> Result<GraphId, DriverError>;
+    /// Queues all of a graph.
+    ///
+    /// # Errors
+    /// There is no such graph, or an earlier kernel failed.
+    fn launch_graph(&self, graph: GraphId, stream: StreamId) -> Result<(), DriverError>;
+    /// Lets go of a graph; what is queued of it still runs.
+    ///
+    /// # Errors
+    /// The driver fails.
+    fn drop_graph(&self, graph: GraphId) -> Result<(), DriverError>;
     /// A stream that does not wait for the default one; lower numbers come first.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ mod section;
 mod slots;
 
 use crate::driver::{DevicePtr, Pinned};
+use crate::graphs::{self, Graphs};
 use crate::handles::{Event, Stream};
 use crate::persistent::PersistentBuffers;
 use crate::place::{CudaMemory, Gpu};
@@ -77,6 +78,8 @@ pub(crate) struct CudaExecutable {
     pub outputs: Vec<Port>,
     /// Offset in pinned memory of what each step copies.
     pub roads: Vec<usize>,
+    /// Whether launches in a row are queued as graphs.
+    pub graphs: bool,
     /// The host's part, where the plan is over the host and this device.
     pub beside: Option<HostSide>,
 }
@@ -98,6 +101,8 @@ struct CudaFrame {
     copies: Stream,
     /// Events used again from request to request.
     events: Vec<Event>,
+    /// Of launches that requests use again.
+    graphs: Graphs,
     host: Option<HostMemory>,
 }
 
@@ -291,6 +296,7 @@ impl CudaExecutable {
             inputs,
             outputs,
             roads,
+            graphs: false,
             beside,
             plan,
         })
@@ -319,6 +325,7 @@ impl Executable for CudaExecutable {
             compute: stream()?,
             copies: stream()?,
             events: vec![],
+            graphs: Graphs::default(),
             host: match &self.beside {
                 None => None,
                 Some(_) => Some(HostMemory::new(b, |k| {
@@ -397,6 +404,13 @@ impl Executable for CudaExecutable {
 }
 
 impl CudaExecutable {
+    /// The same with launches in a row queued as graphs, or one by one.
+    #[must_use]
+    pub fn with_graphs(mut self, graphs: bool) -> CudaExecutable {
+        self.graphs = graphs;
+        self
+    }
+
     /// Runs a request; nothing of one that failed is left running when the next one begins.
     fn drained(
         &self,
@@ -509,6 +523,9 @@ impl CudaExecutable {
             }),
             _ => None,
         };
+        // Times are taken, and weights brought, launch by launch.
+        let timed = watch.is_some() || r.stop_after.is_some();
+        let graphs = self.graphs && !timed && self.kept.loads.iter().all(Vec::is_empty);
         let mut g = StreamRequest {
             e: self,
             memory: &f.memory,
@@ -525,6 +542,7 @@ impl CudaExecutable {
             far,
             permit: r.permit,
             ahead: VecDeque::new(),
+            graphs: graphs.then_some(&mut f.graphs),
             spare: None,
         };
         self.lend(&mut g, b, &r, kept);
@@ -625,15 +643,28 @@ impl CudaExecutable {
         waits: &[Vec<usize>],
     ) -> Result<(), DeviceError> {
         let failed = self.failed("a request");
-        for (step, events) in waits.iter().enumerate().take(count) {
+        let b = block_of(&self.plan, self.block)?;
+        let mut next = 0;
+        while next < count {
+            let step = next;
             g.wanted()?;
-            for &e in events {
+            for &e in &waits[step] {
                 let what = (Activity::Wait, step, 0);
                 let (gpu, compute, event) = (&self.gpu, g.compute, &g.events[e]);
                 let queue = || compute.wait(event).map_err(&failed);
                 Watch::around(&mut g.watch, gpu, compute, COMPUTE, what, queue)?;
             }
+            next = step + 1;
             match &self.steps.work[step] {
+                Work::Kernel(_) if g.graphs.is_some() => {
+                    let breaks = |s: usize| !waits[s].is_empty();
+                    let all = graphs::stretch(step, &self.steps.work, &b.steps, breaks);
+                    next = all.end.max(next);
+                    match all.len() {
+                        0 | 1 => g.kernel(step, p)?,
+                        _ => g.graph(all, p)?,
+                    }
+                }
                 Work::Kernel(_) => g.kernel(step, p)?,
                 Work::Host(_) => g.host(step, p)?,
                 Work::Far => g.far(step, p)?,
@@ -641,8 +672,9 @@ impl CudaExecutable {
             }
             // What no later step writes can leave while they run.
             for (port, out) in self.outputs.iter().zip(&r.outputs) {
-                if port.step == Some(step) && !port.state && port.here {
-                    g.take(port, step, out)?;
+                let made = port.step.filter(|s| (step..next).contains(s));
+                if let (Some(made), false, true) = (made, port.state, port.here) {
+                    g.take(port, made, out)?;
                 }
             }
         }

@@ -1,5 +1,5 @@
 //! Streams and events that let go of themselves.
-use crate::{Context, DriverError, EventId, StreamId};
+use crate::{Context, DriverError, EventId, GraphId, StreamId};
 use std::sync::Arc;
 
 /// A stream, let go of when dropped.
@@ -46,6 +46,49 @@ impl Drop for Stream {
     fn drop(&mut self) {
         // Nothing can be done about a failure here, and a lost GPU has let go already.
         let _ = self.context.drop_stream(self.id);
+    }
+}
+
+/// Launches that one call queues together, let go of when dropped.
+pub struct Graph {
+    context: Arc<dyn Context>,
+    id: GraphId,
+}
+
+impl Graph {
+    /// What `queue` queues in `stream`, which is none of it run.
+    ///
+    /// # Errors
+    /// `queue` fails, or the driver does, of which `failed` makes an error.
+    pub fn of<E>(
+        context: &Arc<dyn Context>,
+        stream: &Stream,
+        queue: impl FnOnce() -> Result<(), E>,
+        failed: impl Fn(DriverError) -> E,
+    ) -> Result<Graph, E> {
+        context.begin_graph(stream.id).map_err(&failed)?;
+        let queued = queue();
+        // The stream runs what is queued again only when this has ended.
+        let made = context.end_graph(stream.id).map(|id| Graph {
+            context: context.clone(),
+            id,
+        });
+        queued?;
+        made.map_err(failed)
+    }
+
+    /// Queues all of it in `stream`.
+    ///
+    /// # Errors
+    /// The driver fails.
+    pub fn launch(&self, stream: &Stream) -> Result<(), DriverError> {
+        self.context.launch_graph(self.id, stream.id)
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        let _ = self.context.drop_graph(self.id);
     }
 }
 

@@ -5,7 +5,7 @@
 //! missing when one is asked for. No toolkit is needed: kernels come as PTX text, which the driver
 //! compiles. [`Driver`] and [`Context`] are traits because the emulated driver is one too.
 //!
-//! Blocks without host steps may also run *resident* ([`CudaOptions::resident`]): in a kernel that stays
+//! Blocks without host steps may also run *resident* ([`CudaOptions::launch`]): in a kernel that stays
 //! on the GPU, takes requests from a ring and answers through another, without a call of the driver.
 //!
 //! [`CudaDevice`] runs plans on any of them, step by step on streams: weights and what is made of them
@@ -20,6 +20,7 @@ mod device;
 mod driver;
 mod error;
 mod executable;
+mod graphs;
 mod handles;
 mod host;
 mod modules;
@@ -39,10 +40,10 @@ mod watch;
 pub use crate::device::CudaDevice;
 pub use driver::{
     Arg, Compute, Context, DeviceInfo, DevicePtr, Driver, EventId, FunctionId, FunctionInfo,
-    Launch, MemoryInfo, ModuleId, Pinned, StreamId,
+    GraphId, Launch, MemoryInfo, ModuleId, Pinned, StreamId,
 };
 pub use error::DriverError;
-pub use handles::{Event, Stream};
+pub use handles::{Event, Graph, Stream};
 pub use modules::{Module, Modules};
 pub use nvidia::Nvidia;
 pub use options::{CudaOptions, Moved};

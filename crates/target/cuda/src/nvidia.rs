@@ -1,7 +1,7 @@
 //! The driver of real GPUs.
 use crate::driver::{
     Arg, Compute, Context, DeviceInfo, DevicePtr, Driver, EventId, FunctionId, FunctionInfo,
-    Launch, MemoryInfo, ModuleId, Pinned, StreamId,
+    GraphId, Launch, MemoryInfo, ModuleId, Pinned, StreamId,
 };
 use crate::error::DriverError;
 use crate::sys::{self, Device, Functions, Handle, Status, attribute, function, status};
@@ -622,6 +622,42 @@ impl Context for Gpu {
             }
             r => r,
         }
+    }
+
+    fn begin_graph(&self, stream: StreamId) -> Result<(), DriverError> {
+        let api = self.open.enter()?;
+        // SAFETY: a stream of this context.
+        let r = unsafe { (api.capture_begin)(handle(stream.0), sys::CAPTURE_RELAXED) };
+        check(api, "cuStreamBeginCapture", r)
+    }
+
+    fn end_graph(&self, stream: StreamId) -> Result<GraphId, DriverError> {
+        let api = self.open.enter()?;
+        let (mut graph, mut made) = (null_mut(), null_mut());
+        // SAFETY: a stream of this context; writes a handle.
+        let r = unsafe { (api.capture_end)(handle(stream.0), &mut graph) };
+        check(api, "cuStreamEndCapture", r)?;
+        // SAFETY: writes a handle, of the graph that was just made.
+        let r = unsafe { (api.graph_instantiate)(&mut made, graph, 0) };
+        let done = check(api, "cuGraphInstantiate", r);
+        // SAFETY: the graph was just made; what was instantiated of it does not need it.
+        let r = unsafe { (api.graph_destroy)(graph) };
+        done.and(check(api, "cuGraphDestroy", r))?;
+        Ok(GraphId(made as usize as u64))
+    }
+
+    fn launch_graph(&self, graph: GraphId, stream: StreamId) -> Result<(), DriverError> {
+        let api = self.open.enter()?;
+        // SAFETY: a graph and a stream of this context.
+        let r = unsafe { (api.graph_launch)(handle(graph.0), handle(stream.0)) };
+        check(api, "cuGraphLaunch", r)
+    }
+
+    fn drop_graph(&self, graph: GraphId) -> Result<(), DriverError> {
+        let api = self.open.enter()?;
+        // SAFETY: a graph of this context.
+        let r = unsafe { (api.graph_exec_destroy)(handle(graph.0)) };
+        check(api, "cuGraphExecDestroy", r)
     }
 
     fn new_stream(&self, priority: i32) -> Result<StreamId, DriverError> {

@@ -1,5 +1,6 @@
 //! How a GPU is used, and what crossed its link.
 
+use machine::Way;
 use std::time::Duration;
 
 /// How a [`crate::CudaDevice`] uses its GPU.
@@ -9,11 +10,14 @@ pub struct CudaOptions {
     pub memory: Option<u64>,
     /// Whether weights that do not fit are streamed from the host ahead of use, rather than refused.
     pub streaming: bool,
-    /// Whether blocks run in a kernel that stays on the GPU, which requests reach through memory that
-    /// both sides see; steps of the host in between them are run while it waits. Streamed weights are
-    /// then held in page-locked memory, all of them; a block for which the host has not so much, or the
-    /// device no room for the kernel's tables beside the weights under way, runs step by step.
-    pub resident: bool,
+    /// How steps reach the GPU: what is predicted to take less of launching them and of graphs when not
+    /// said.
+    ///
+    /// In a kernel that stays ([`Way::Resident`]) requests reach blocks through memory that both sides see,
+    /// and steps of the host in between them are run while it waits. Streamed weights are then held in
+    /// page-locked memory, all of them; a block for which the host has not so much, or the device no room
+    /// for the kernel's tables beside the weights under way, runs step by step.
+    pub launch: Option<Way>,
     /// How long nothing of a resident kernel may move while somebody waits for an answer. Then what
     /// every worker does goes into the request's error, and the kernel is told to leave.
     pub watchdog: Duration,
@@ -24,7 +28,7 @@ impl Default for CudaOptions {
         CudaOptions {
             memory: None,
             streaming: true,
-            resident: false,
+            launch: None,
             watchdog: Duration::from_secs(5),
         }
     }

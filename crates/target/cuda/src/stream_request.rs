@@ -1,7 +1,8 @@
 //! A request on its way: what is queued in its two streams, step by step.
 use crate::driver::{DevicePtr, Pinned};
 use crate::executable::{COMPUTE, COPIES, CudaExecutable, HostSide, LARGE, Port};
-use crate::handles::{Event, Stream};
+use crate::graphs::Graphs;
+use crate::handles::{Event, Graph, Stream};
 use crate::persistent::{PersistentBuffer, Ring};
 use crate::pool::Block as Memory;
 use crate::steps::{CopyDirection, Work};
@@ -9,6 +10,8 @@ use crate::watch::Watch;
 use device::{DeviceError, HostMemory, HostView, Permit};
 use plan::{Activity, Block, Timeline};
 use std::collections::VecDeque;
+use std::collections::btree_map::Entry;
+use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
@@ -81,8 +84,11 @@ pub(crate) struct StreamRequest<'a> {
     pub watch: Option<Watch>,
     pub far: Option<Far<'a>>,
     pub permit: Permit<'a>,
-    /// Events behind the launches that may not be done, where the request may be called off.
-    pub ahead: VecDeque<usize>,
+    /// Events behind the launches that may not be done, where the request may be called off, with how many
+    /// launches each stands for.
+    pub ahead: VecDeque<(usize, usize)>,
+    /// Graphs of the frame; none where every launch is queued by itself.
+    pub graphs: Option<&'a mut Graphs>,
     /// One of those that was waited for.
     pub spare: Option<usize>,
 }
@@ -111,10 +117,12 @@ impl StreamRequest<'_> {
         }
     }
 
-    /// Whether the request is still wanted; waits until the GPU has at most [`AHEAD`] launches to do.
+    /// Whether the request is still wanted; waits until the GPU has at most [`AHEAD`] launches to do, or one
+    /// graph.
     pub fn wanted(&mut self) -> Result<(), DeviceError> {
-        while self.ahead.len() > AHEAD
-            && let Some(e) = self.ahead.pop_front()
+        while self.ahead.len() > 1
+            && self.ahead.iter().map(|a| a.1).sum::<usize>() > AHEAD
+            && let Some((e, _)) = self.ahead.pop_front()
         {
             let done = self.events[e].synchronize();
             done.map_err(self.e.failed("a request"))?;
@@ -269,16 +277,8 @@ impl StreamRequest<'_> {
         });
         self.watch = watch;
         let tasks = queued?;
-        if self.permit.cancel.is_some() && tasks.is_some() {
-            let behind = match self.spare.take() {
-                None => self.event(compute)?,
-                Some(e) => {
-                    let again = self.events[e].record(compute);
-                    again.map_err(self.e.failed("an event"))?;
-                    e
-                }
-            };
-            self.ahead.push_back(behind);
+        if tasks.is_some() {
+            self.behind(1)?;
         }
         if let Some(w) = &mut self.watch {
             w.tasks(tasks.unwrap_or(0));
@@ -291,6 +291,62 @@ impl StreamRequest<'_> {
             self.prefetch(self.begun + slots - 1)?;
         }
         Ok(())
+    }
+
+    /// Marks the end of `launches` that were queued, where the request may be called off.
+    fn behind(&mut self, launches: usize) -> Result<(), DeviceError> {
+        if self.permit.cancel.is_none() {
+            return Ok(());
+        }
+        let compute = self.compute;
+        let event = match self.spare.take() {
+            None => self.event(compute)?,
+            Some(e) => {
+                let again = self.events[e].record(compute);
+                again.map_err(self.e.failed("an event"))?;
+                e
+            }
+        };
+        self.ahead.push_back((event, launches));
+        Ok(())
+    }
+
+    /// Queues the launches of `steps` by one call; the first request of its kind makes the graph.
+    pub fn graph(&mut self, steps: Range<usize>, p: &[i64]) -> Result<(), DeviceError> {
+        let Some(graphs) = self.graphs.take() else {
+            return steps.into_iter().try_for_each(|step| self.kernel(step, p));
+        };
+        let done = self.launch_graph(graphs, steps.clone(), p);
+        self.graphs = Some(graphs);
+        done?;
+        self.behind(steps.len())
+    }
+
+    fn launch_graph(
+        &self,
+        graphs: &mut Graphs,
+        steps: Range<usize>,
+        p: &[i64],
+    ) -> Result<(), DeviceError> {
+        let (e, compute) = (self.e, self.compute);
+        let failed = e.failed("a graph");
+        let own = graphs.of(p, &self.lent);
+        match own.entry(steps.start) {
+            Entry::Occupied(kept) => kept.get().launch(compute).map_err(failed),
+            Entry::Vacant(none) => {
+                let queue = || {
+                    steps.clone().try_for_each(|step| {
+                        let word = self.memory.ptr().offset(e.faults + step as u64 * 4);
+                        let at = |b: usize| self.address(b, step);
+                        e.steps
+                            .launch(&e.gpu, step, p, &at, word, compute)
+                            .map(drop)
+                    })
+                };
+                let made = Graph::of(&e.gpu.context, compute, queue, &failed)?;
+                none.insert(made).launch(compute).map_err(failed)
+            }
+        }
     }
 
     /// A step of the host, on the host's memory: what it reads of the device's was waited for when it

@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 pub type Status = c_int;
 /// `CUdevice`
 pub type Device = c_int;
-/// `CUcontext`, `CUmodule`, `CUfunction`, `CUstream`, `CUevent`
+/// `CUcontext`, `CUmodule`, `CUfunction`, `CUstream`, `CUevent`, `CUgraph`, `CUgraphExec`
 pub type Handle = *mut c_void;
 /// `CUdeviceptr`
 pub type Address = u64;
@@ -84,6 +84,12 @@ functions! {
     stream_synchronize = "cuStreamSynchronize" (Handle);
     stream_query = "cuStreamQuery" (Handle);
     stream_wait = "cuStreamWaitEvent" (Handle, Handle, c_uint);
+    capture_begin = "cuStreamBeginCapture_v2" (Handle, c_uint);
+    capture_end = "cuStreamEndCapture" (Handle, *mut Handle);
+    graph_instantiate = "cuGraphInstantiateWithFlags" (*mut Handle, Handle, u64);
+    graph_launch = "cuGraphLaunch" (Handle, Handle);
+    graph_destroy = "cuGraphDestroy" (Handle);
+    graph_exec_destroy = "cuGraphExecDestroy" (Handle);
     event_create = "cuEventCreate" (*mut Handle, c_uint);
     event_destroy = "cuEventDestroy_v2" (Handle);
     event_record = "cuEventRecord" (Handle, Handle);
@@ -165,6 +171,8 @@ pub mod status {
 pub const HOST_PORTABLE_MAPPED: c_uint = 1 | 2;
 /// `CU_STREAM_NON_BLOCKING`
 pub const STREAM_NON_BLOCKING: c_uint = 1;
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`: what other threads call meanwhile is no part of it.
+pub const CAPTURE_RELAXED: c_uint = 2;
 /// `CU_JIT_ERROR_LOG_BUFFER`, `CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES`
 pub const JIT_ERROR_LOG: [c_int; 2] = [5, 6];
 

@@ -31,8 +31,8 @@ pub use store::{EmptyShelf, PackedBytes, PackedKey, PackedStore, Shelf};
 pub use unified::{Place, Remote, Transfers, UnifiedBuffer};
 
 use kernel::Target;
-use machine::Machine;
-use plan::{HostOp, TiledPlan, Timeline, VerifiedPlan};
+use machine::{Machine, WayTime};
+use plan::{HostOp, Plan, TiledPlan, Timeline, VerifiedPlan};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -78,6 +78,12 @@ pub trait Device: Send + Sync {
     fn target(&self) -> &Target;
     /// How workers are kept.
     fn residency(&self) -> Residency;
+    /// The way by which the steps of `plan` reach the device, with what a request is predicted to take by
+    /// it; `None` for a device that has but one.
+    fn request_way(&self, plan: &Plan) -> Option<WayTime> {
+        let _ = plan;
+        None
+    }
     /// Workers, the calling thread included.
     fn workers(&self) -> usize;
     /// What its workers did last, as far as rings of fixed size hold it; empty where nothing is recorded.

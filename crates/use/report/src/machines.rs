@@ -184,7 +184,19 @@ fn units_of(out: &mut String, m: &Machine, style: Style) {
 fn costs(out: &mut String, m: &Machine, style: Style) {
     let _ = writeln!(out, "\n{}", style.heading("fixed costs"));
     let c = &m.costs;
-    for (name, v) in [
+    let ways = m.way_costs();
+    let ways = ways.iter().flat_map(|w| {
+        [
+            ("the host's call to launch", &w.launch_call_s),
+            ("gap between launches", &w.launch_gap_s),
+            ("graph of one kernel", &w.graph_s),
+            ("node of a graph", &w.graph_node_s),
+            ("node that begins early", &w.graph_dependent_s),
+            ("step of a resident kernel", &w.counter_s),
+            ("word to it and back", &w.answer_s),
+        ]
+    });
+    let fixed = [
         ("launch of a request", &c.launch_s),
         ("step within a plan", &c.step_s),
         ("task", &c.task_s),
@@ -193,7 +205,8 @@ fn costs(out: &mut String, m: &Machine, style: Style) {
         ("micro-kernel call", &c.call_s),
         ("hand-off between workers", &c.handoff_s),
         ("wake-up of a parked worker", &c.wake_s),
-    ] {
+    ];
+    for (name, v) in fixed.into_iter().chain(ways) {
         let _ = writeln!(
             out,
             "  {name:<27} {} ({})",

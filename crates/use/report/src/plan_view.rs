@@ -2,6 +2,7 @@
 use crate::bodies::{bodies_text, bodies_us};
 use crate::table::{Align, Style, Table};
 use crate::{BodyView, MemoryView, StepView, units};
+use machine::WayTime;
 use plan::{Goal, Plan, PlanSegment, Program, Segment, Why};
 use serde::Serialize;
 use std::fmt::Write;
@@ -25,9 +26,12 @@ pub struct PlanView {
     /// The device that runs it, as `--on` names it; `None` for a machine that is planned for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// How steps reach a GPU, where they are not launched one by one.
+    /// How steps reach an NVIDIA GPU: `steps`, `graph` or `resident`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launch: Option<String>,
+    /// What a request is predicted to take by each way that there is, the shortest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ways: Vec<WayView>,
     /// Workers.
     pub workers: u32,
     /// Box of dims (`batch=1..8`), empty when there are none.
@@ -60,6 +64,30 @@ pub struct PlanView {
     pub unique_bytes: f64,
     /// Decisions.
     pub whys: Vec<Why>,
+}
+
+/// What a request takes by one way of launching its steps, microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WayView {
+    /// `steps`, `graph` or `resident`.
+    pub way: String,
+    /// All of it.
+    pub predicted_us: f64,
+    /// Of that, bodies of steps.
+    pub bodies_us: f64,
+    /// Of that, copies of what the host gives and takes.
+    pub copies_us: f64,
+}
+
+impl From<&WayTime> for WayView {
+    fn from(t: &WayTime) -> WayView {
+        WayView {
+            way: t.way.to_string(),
+            predicted_us: t.with_copies_s() * 1e6,
+            bodies_us: t.bodies_s * 1e6,
+            copies_us: t.copies_s * 1e6,
+        }
+    }
 }
 
 /// How requests are run side by side.
@@ -177,6 +205,7 @@ impl PlanView {
             unvalidated: false,
             device: None,
             launch: None,
+            ways: vec![],
             workers: device.map_or(1, |d| d.workers),
             dims: if plan.dims.is_empty() {
                 String::new()
@@ -218,15 +247,40 @@ impl PlanView {
         self
     }
 
-    /// The same with steps that are predicted to take `seconds` in a kernel that stays on the GPU.
-    pub fn with_resident(mut self, seconds: f64) -> PlanView {
+    /// The same with steps that reach the GPU by the way `chosen`, one of `all`, branches and loop bodies left out.
+    pub fn with_way(mut self, chosen: &WayTime, all: &[WayTime]) -> PlanView {
         let steps: f64 = self.predicted_us - bodies_us(&self.bodies);
-        let less = seconds * 1e6 - steps;
-        self.predicted_us += less;
-        self.interval_us.0 = (self.interval_us.0 + less).max(0.0);
-        self.interval_us.1 = (self.interval_us.1 + less).max(self.predicted_us);
-        self.launch = Some("resident".into());
+        let more = chosen.with_copies_s() * 1e6 - steps;
+        self.predicted_us += more;
+        self.interval_us.0 = (self.interval_us.0 + more.min(0.0)).max(0.0);
+        self.interval_us.1 = (self.interval_us.1 + more).max(self.predicted_us);
+        self.launch = Some(chosen.way.to_string());
+        self.ways = all.iter().map(WayView::from).collect();
         self
+    }
+
+    /// How steps reach the GPU, and what each way is predicted to take; with `why` what of it is what.
+    fn launch_text(&self, launch: &str, why: bool) -> String {
+        let what = match launch {
+            "resident" => "one kernel stays and takes all steps",
+            "graph" => "the host launches steps in graphs",
+            _ => "the host launches steps one by one",
+        };
+        let one = |w: &WayView| {
+            let seconds = |us: f64| units::seconds(us * 1e-6);
+            let all = format!("{} {}", w.way, seconds(w.predicted_us));
+            match why {
+                false => all,
+                true => format!(
+                    "{all} ({} in steps, {} copying, {} between and around)",
+                    seconds(w.bodies_us),
+                    seconds(w.copies_us),
+                    seconds((w.predicted_us - w.bodies_us - w.copies_us).max(0.0))
+                ),
+            }
+        };
+        let ways: Vec<String> = self.ways.iter().map(one).collect();
+        format!("{launch}: {what}; predicted by {}", ways.join(", "))
     }
 
     /// The plan as text; with `why` also the decisions, grouped by what was decided.
@@ -271,13 +325,7 @@ impl PlanView {
             ),
         }
         if let Some(l) = &self.launch {
-            said(
-                &mut out,
-                "launch",
-                &format!(
-                    "{l}: one kernel stays and takes all steps, which the table shows as launched one by one"
-                ),
-            );
+            said(&mut out, "launch", &self.launch_text(l, why));
         }
         if !self.dims.is_empty() {
             let range = if self.dims.contains("..") {
@@ -388,7 +436,7 @@ impl PlanView {
             units::plural(self.steps.len() as u64, "step"),
         );
         let steps: f64 = self.steps.iter().map(|s| s.predicted_us).sum();
-        if self.bodies.is_empty() && steps > ABREAST * self.predicted_us {
+        if self.bodies.is_empty() && self.ways.is_empty() && steps > ABREAST * self.predicted_us {
             let _ = writeln!(
                 out,
                 "  some steps do not wait for each other and run side by side: {} one after the other",

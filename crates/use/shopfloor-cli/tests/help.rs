@@ -2,7 +2,8 @@
 
 use crate::common;
 
-use common::{ends, fails, json, shopfloor};
+use common::{ends, fails, json, shopfloor, text};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -225,7 +226,19 @@ fn machines_are_planned_for_with_the_same_options() {
     let both = us(&["zen5-2core"]);
     assert!(us(&["zen5-2core", "--threads", "1"]) > both);
     assert!(us(&["zen5-2core", "--isa", "portable"]) > both);
-    assert!(us(&["h100", "--launch", "resident"]) < us(&["h100"]));
+    // Of its own accord it is the shorter of launches and graphs.
+    let of = |way| us(&["h100", "--launch", way]);
+    assert!(of("graph") < of("steps"));
+    assert_eq!(us(&["h100"]), of("graph"));
+    let v = json(&["plan", m, "--on", "h100", "--launch", "resident"]);
+    let ways = v["ways"].as_array().unwrap();
+    let names: BTreeSet<&str> = ways.iter().map(|w| w["way"].as_str().unwrap()).collect();
+    assert_eq!(names, BTreeSet::from(["graph", "resident", "steps"]));
+    assert_eq!(v["launch"], "resident");
+    let page = text(&["plan", m, "--on", "h100", "--why"]);
+    for what in ["predicted by", "steps", "resident", "between and around"] {
+        assert!(page.contains(what), "{what}: {page}");
+    }
     let e = fails(1, &["plan", m, "--on", "h100", "--memory", "1KiB"]);
     assert!(e.contains("memory") || e.contains("B"), "{e}");
     for command in [

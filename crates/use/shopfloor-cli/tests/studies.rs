@@ -220,7 +220,7 @@ fn advice_is_ranked_and_holds() {
         "fuse",
         "layout",
         "on device",
-        "resident",
+        "launch",
     ] {
         assert!(kinds.contains(&k), "{k}: {kinds:?}");
     }

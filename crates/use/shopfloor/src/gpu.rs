@@ -13,11 +13,11 @@ pub(crate) fn engine(
     which: Option<&str>,
     (threads, isa): (Option<usize>, Option<crate::Isa>),
     machine: Option<Machine>,
-    (streaming, launch, cut): (bool, Launch, bool),
+    (streaming, launch, cut): (bool, Option<Launch>, bool),
 ) -> Result<Arc<Engine>, Error> {
     let options = cuda::CudaOptions {
         streaming,
-        resident: launch == Launch::Resident,
+        launch,
         ..cuda::CudaOptions::default()
     };
     let device = match on.starts_with("emulated") {
@@ -219,7 +219,7 @@ pub(crate) fn engine(
     _: Option<&str>,
     _: (Option<usize>, Option<crate::Isa>),
     _: Option<Machine>,
-    _: (bool, Launch, bool),
+    _: (bool, Option<Launch>, bool),
 ) -> Result<Arc<Engine>, Error> {
     Err(Error::Usage(format!(
         "this build has no '{on}'; build it with `--features cuda`"

@@ -56,16 +56,17 @@ pub fn engine_on(
     isa: Option<Isa>,
     machine: Option<Machine>,
 ) -> Result<Arc<Engine>, Error> {
-    engine_for(on, (threads, isa), machine, true, Launch::Steps)
+    engine_for(on, (threads, isa), machine, true, None)
 }
 
-/// [`engine_on`], streaming weights to GPUs that they do not fit or not, and launching steps as `launch` says.
+/// [`engine_on`], streaming weights to GPUs that they do not fit or not, and launching steps as `launch` says,
+/// if it does.
 fn engine_for(
     on: &str,
     (threads, isa): (Option<usize>, Option<Isa>),
     machine: Option<Machine>,
     streaming: bool,
-    launch: Launch,
+    launch: Option<Launch>,
 ) -> Result<Arc<Engine>, Error> {
     let parts: Vec<&str> = on.split('+').collect();
     let (cut, on) = match parts[..] {
@@ -82,9 +83,11 @@ fn engine_for(
         None => (on, None),
     };
     let nvidia = matches!(kind, "cuda" | "emulated");
-    if launch == Launch::Resident && matches!(kind, "cpu" | "wgpu") {
+    if let (Some(launch), "cpu" | "wgpu") = (launch, kind)
+        && launch != Launch::Steps
+    {
         return Err(Error::Usage(format!(
-            "'{on}' cannot keep a kernel resident; launch its steps, or name an NVIDIA GPU such as cuda or emulated:a100"
+            "'{on}' cannot launch by {launch}; launch its steps, or name an NVIDIA GPU such as cuda or emulated:a100"
         )));
     }
     match (kind, which) {
@@ -165,7 +168,7 @@ pub struct SessionBuilder {
     batching: Option<Batching>,
     cache: Option<Cache>,
     resident_weights: bool,
-    launch: Launch,
+    launch: Option<Launch>,
     deterministic: bool,
     supervise: Option<Mode>,
 }
@@ -196,7 +199,7 @@ impl SessionBuilder {
     /// How steps reach an NVIDIA GPU. Ignored with [`SessionBuilder::with_engine`].
     #[must_use]
     pub fn with_launch(mut self, launch: Launch) -> Self {
-        self.launch = launch;
+        self.launch = Some(launch);
         self
     }
 

@@ -1,11 +1,11 @@
 //! What would help a model on a machine, each gain planned or predicted again.
 use crate::fleet::{batch_of, dims_with};
+use crate::planview;
 use crate::targets::Planning;
-use crate::{planview, ways};
 use device::is_road;
 use kernel::{Family, Role, Target};
 use layout::DimBox;
-use machine::{MachineKind, NumType, Phase, UnitClass, Work, predict_phases};
+use machine::{MachineKind, NumType, Phase, UnitClass, WayTime, Work, predict_phases};
 use plan::{Block, BufferKind, Plan, Step, StepWork};
 use planview::Whole;
 use report::{Advice, AdviceView, Computed, bounds_of, units};
@@ -19,8 +19,6 @@ struct Subject<'a> {
     machine: &'a Machine,
     target: Target,
     plan: Plan,
-    /// Seconds of branches and loop bodies, of the request's.
-    bodies_s: f64,
     now_s: f64,
 }
 
@@ -265,13 +263,16 @@ fn layout(s: &Subject) -> Advice {
 }
 
 /// Values that stay where they are made.
-fn on_device(s: &Subject) -> Advice {
+fn on_device(s: &Subject, now: Option<WayTime>) -> Advice {
     let roads: Vec<&Step> = s
         .plan
         .blocks()
         .flat_map(|b| b.steps.iter().filter(move |x| is_road(b, x)))
         .collect();
-    let copies: f64 = roads.iter().map(|r| r.predicted.time_s).sum();
+    let copies: f64 = match now {
+        Some(way) => way.copies_s,
+        None => roads.iter().map(|r| r.predicted.time_s).sum(),
+    };
     if roads.is_empty() {
         return s.advice(
             "on device",
@@ -296,27 +297,50 @@ fn on_device(s: &Subject) -> Advice {
     )
 }
 
-/// Workers that stay.
-fn resident(s: &Subject) -> Advice {
-    let Some(new_s) = ways::resident_s(&s.plan, s.machine).map(|r| r + s.bodies_s) else {
-        return s.advice(
-            "resident",
-            "",
-            None,
-            Computed::Repredicted,
-            "the CPU's workers are resident already.",
-        );
+/// Another way of launching steps.
+fn launch(s: &Subject, now: Option<WayTime>, ways: &[WayTime]) -> Advice {
+    let none = |why: String| s.advice("launch", "", None, Computed::Repredicted, why);
+    let (Some(now), Some(best)) = (now, ways.first()) else {
+        return none(match s.machine.kind {
+            MachineKind::Cpu => "the CPU's workers are resident already.".into(),
+            MachineKind::Gpu => "nothing is known of another way than to launch its steps.".into(),
+        });
     };
-    let n = s.plan.blocks().map(|b| b.steps.len() as u64).sum();
+    let n: u64 = s.plan.blocks().map(|b| b.steps.len() as u64).sum();
+    let between = |t: &WayTime| {
+        let between = (t.seconds - t.bodies_s).max(0.0);
+        format!(
+            "{} of {}",
+            units::seconds(between),
+            units::seconds(t.with_copies_s())
+        )
+    };
+    if best.way == now.way {
+        let others: Vec<String> = ways
+            .iter()
+            .filter(|t| t.way != now.way)
+            .map(|t| format!("{} would take {}", t.way, units::seconds(t.with_copies_s())))
+            .collect();
+        return none(format!(
+            "{} {} is the shortest way; {}.",
+            now.way,
+            units::seconds(now.with_copies_s()),
+            others.join(" and ")
+        ));
+    }
+    let new_s = s.now_s - now.with_copies_s() + best.with_copies_s();
     s.advice(
-        "resident",
-        "run it in a kernel that stays",
+        "launch",
+        format!("run it by --launch {}", best.way),
         Some(new_s),
         Computed::Repredicted,
         format!(
-            "{} would be handed over in {} each in place of the fixed costs of a step, and requests through a ring.",
-            units::plural(n, "step"),
-            units::seconds(s.machine.costs.handoff_s.value)
+            "between and around its {} {} a request would be {}, where by {} it is {}.",
+            n,
+            if n == 1 { "step" } else { "steps" },
+            between(best),
+            now.way,
+            between(&now)
         ),
     )
 }
@@ -495,11 +519,15 @@ pub fn advise(
     };
     let whole = plan_of(&model, &dims)?;
     let (bounds, notes) = (bounds_of(&whole.plan, &whole.bodies), whole.notes());
+    // A step more or less costs what lies between steps by the way that they go.
+    let mut priced = machine.clone();
+    if let (Some(way), Some(ways)) = (&whole.way, machine.way_costs()) {
+        priced.costs.step_s = ways.edge_s(way.way);
+    }
     let s = Subject {
-        machine,
+        machine: &priced,
         target: target.clone(),
         now_s: whole.seconds(),
-        bodies_s: whole.bodies_s(),
         plan: whole.plan,
     };
     let mut advice = vec![
@@ -513,8 +541,8 @@ pub fn advise(
         storage(&s, &model, &|halved| plan_of(halved, &dims)),
         fuse(&s),
         layout(&s),
-        on_device(&s),
-        resident(&s),
+        on_device(&s, whole.way),
+        launch(&s, whole.way, &whole.ways),
     ];
     advice.extend(batch(&s, &model, &|dims| plan_of(&model, dims)));
     if machine.kind == MachineKind::Cpu {

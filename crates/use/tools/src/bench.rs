@@ -81,7 +81,8 @@ pub fn bench(
             "an emulated device has one clock for all callers: leave out --concurrency".into(),
         ));
     }
-    let predicted_s = crate::ways::predicted_s(&plan, &*device);
+    let way = device.request_way(&plan);
+    let predicted_s = way.map_or(plan.predicted.time_s, |w| w.seconds);
     let predicted_ms = predicted_s * 1e3 + more * 1e-3;
     let began = Instant::now();
     session.swap_plan(plan)?;
@@ -95,9 +96,11 @@ pub fn bench(
             Some((given, out.iter().map(|(_, t)| bytes(t)).collect::<Vec<_>>()))
         }
     };
-    let copies_s = moved.map_or(0.0, |(given, made)| {
-        crate::ways::copies_s(&*device, given.iter().chain(&made))
-    });
+    let copies_s = match (way, moved) {
+        (Some(way), _) => way.copies_s,
+        (None, Some((given, made))) => crate::ways::copies_s(&*device, given.iter().chain(&made)),
+        (None, None) => 0.0,
+    };
     let wall = Instant::now();
     let (ms, took) = measure(&session, &named, options, concurrency, progress)?;
     let requests = (ms.len() + options.warmup).max(1) as f64;

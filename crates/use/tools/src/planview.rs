@@ -1,11 +1,12 @@
 //! Plans to look at, to save and to load.
 use crate::targets::{self, Planning};
 use layout::DimBox;
+use machine::WayTime;
 use plan::{Allotment, Plan, PlanSegment, Planner, StepWork};
 use planner::{Placement, PlanOptions};
 use report::{BodyView, PlanView, counted};
 use serde::Serialize;
-use shopfloor::{Error, Launch, Machine, Model, Session};
+use shopfloor::{Error, Machine, Model, Session};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -28,9 +29,9 @@ pub fn view(session: &Session, plan: &Plan) -> PlanView {
     let view = PlanView::new(plan, Some(session.model().program()), requests)
         .with_bodies(bodies(session, plan));
     let device = runtime.engine().device();
-    match crate::ways::stays(&**device) {
-        true => view.with_resident(crate::ways::predicted_s(plan, &**device)),
-        false => view,
+    match device.request_way(plan) {
+        Some(way) => view.with_way(&way, &plan.request_ways(device.machine())),
+        None => view,
     }
 }
 
@@ -56,8 +57,11 @@ pub struct Whole {
     pub inside: Vec<Plan>,
     /// Sizes that only data gives, as they are taken (`n=1`).
     pub taken: Vec<String>,
-    /// Predicted seconds of the plan's steps in a kernel that stays on the GPU, where that was asked for.
-    pub resident_s: Option<f64>,
+    /// The way by which its steps reach an NVIDIA GPU: the one asked for, or the shorter of launching them and
+    /// of graphs.
+    pub way: Option<WayTime>,
+    /// Every way that there is, the shortest first.
+    pub ways: Vec<WayTime>,
 }
 
 impl Whole {
@@ -69,7 +73,8 @@ impl Whole {
 
     /// Predicted seconds of a request.
     pub fn seconds(&self) -> f64 {
-        self.resident_s.unwrap_or(self.plan.predicted.time_s) + self.bodies_s()
+        let way = self.way.as_ref().map(WayTime::with_copies_s);
+        way.unwrap_or(self.plan.predicted.time_s) + self.bodies_s()
     }
 
     /// What figures over several machines count of control flow, without any of theirs.
@@ -297,19 +302,19 @@ fn plan_over(
         }),
         false => vec![],
     };
-    let resident_s = match (planning.launch, last) {
-        (Launch::Resident, Some(m)) => {
-            Some(crate::ways::resident_s(&plan, &m).ok_or_else(|| {
-                Error::Usage(format!(
-                    "{} is no GPU that a kernel could stay on; launch its steps",
-                    m.name
-                ))
-            })?)
-        }
-        _ => None,
+    let (way, ways) = match &last {
+        Some(m) => (plan.request_way(m, planning.launch), plan.request_ways(m)),
+        None => (None, vec![]),
     };
+    if let (Some(asked), None, Some(m)) = (planning.launch, &way, &last) {
+        return Err(Error::Usage(format!(
+            "{} cannot run these steps by --launch {asked}; leave --launch out",
+            m.name
+        )));
+    }
     Ok(Whole {
-        resident_s,
+        way,
+        ways,
         plan,
         bodies,
         inside: plans.into_inner(),

@@ -41,8 +41,8 @@ pub struct Planning {
     pub goal: Goal,
     /// Bytes that the plan may take.
     pub memory: Option<u64>,
-    /// How steps reach a GPU.
-    pub launch: Launch,
+    /// How steps reach an NVIDIA GPU, where that was said.
+    pub launch: Option<Launch>,
 }
 
 impl Planning {

@@ -2,9 +2,9 @@
 //! of one short kernel.
 use device::{Device, Residency};
 use machine::calc::{Batches, compare_transfers};
-use plan::{Activity, Plan, Timeline};
+use plan::{Activity, Timeline};
 use report::PersistentReport;
-use shopfloor::{Error, Machine, Model, Session, SessionBuilder, inputs};
+use shopfloor::{Error, Model, Session, SessionBuilder, inputs};
 use std::time::Instant;
 
 /// Round trips of which the median is taken, and before them.
@@ -20,28 +20,6 @@ const LENGTHS: [usize; 5] = [256, 512, 1024, 2048, 4096];
 /// Whether requests reach workers on a GPU that never leave.
 pub(crate) fn stays(device: &dyn Device) -> bool {
     device.place().is_some() && device.residency() == Residency::Resident
-}
-
-/// What is predicted for the plan's steps: with workers that stay on a GPU, hand-offs in place of
-/// launches, and the ring both ways.
-pub(crate) fn predicted_s(plan: &Plan, device: &dyn Device) -> f64 {
-    if !stays(device) {
-        return plan.predicted.time_s;
-    }
-    resident_s(plan, device.machine()).unwrap_or(plan.predicted.time_s)
-}
-
-/// What is predicted for the plan's steps in a kernel that stays on `machine`; `None` for a CPU, whose
-/// workers stay anyway.
-pub(crate) fn resident_s(plan: &Plan, machine: &Machine) -> Option<f64> {
-    if machine.kind == machine::MachineKind::Cpu {
-        return None;
-    }
-    let b = Batches::on(machine, 0.0, 1, 0.0);
-    let handoff = machine.costs.handoff_s.value;
-    let steps = plan.blocks().flat_map(|b| &b.steps);
-    let each = steps.map(|s| (s.predicted.time_s - s.predicted.launch_s).max(0.0) + handoff);
-    Some(each.sum::<f64>() + 2.0 * b.handoff_s)
 }
 
 /// What copies of so many bytes each are predicted to take: one after the other, or by a kernel that
@@ -182,9 +160,9 @@ pub fn persistent(
         .first()
         .map_or(0.0, |w| w.total_s);
     let moved = copies_s(&*device, [given, made].iter());
-    let handoff = machine.costs.handoff_s.value;
+    let counter = machine.way_costs().map_or(0.0, |w| w.counter_s.value);
     // In, the kernel, out: two hand-offs between them, and the ring both ways.
-    let each = kernel_s + moved + 2.0 * handoff + 2.0 * b.handoff_s;
+    let each = kernel_s + moved + 2.0 * counter + 2.0 * b.handoff_s;
     Ok(PersistentReport {
         device: name.unwrap_or_default(),
         emulated: device.emulated_ns().is_some(),

@@ -2,7 +2,7 @@
 use crate::planview;
 use crate::targets::Planning;
 use kernel::Target;
-use machine::{Change, Cost};
+use machine::{Change, Cost, WayTime};
 use plan::{Plan, Step, StepWork};
 use planview::Whole;
 use report::{AloneView, BodyView, ChangedStep, StepView, WhatIfView, bounds_of, counted, units};
@@ -167,6 +167,29 @@ fn inside(old: &Whole, new: &Whole) -> Vec<ChangedStep> {
     .collect()
 }
 
+/// What lies between steps by the way that they reach a GPU, before and after: each step's own time holds a
+/// launch, and copies go one after the other.
+fn between(old: &Whole, new: &Whole) -> Option<ChangedStep> {
+    let (was, is) = (old.way?, new.way?);
+    let seconds = |w: &Whole, way: &WayTime| {
+        let steps = w.plan.blocks().flat_map(|b| &b.steps);
+        way.with_copies_s() - steps.map(|s| s.predicted.time_s).sum::<f64>()
+    };
+    Some(ChangedStep {
+        name: "from step to step, and copies".into(),
+        family: "launch".into(),
+        old_s: Some(seconds(old, &was)),
+        new_s: Some(seconds(new, &is)),
+        old_bound: was.way.to_string(),
+        new_bound: is.way.to_string(),
+        old_tiles_s: None,
+        why: match was.way == is.way {
+            true => format!("by {}: steps above hold a launch each", is.way),
+            false => format!("by {} now, before by {}", is.way, was.way),
+        },
+    })
+}
+
 /// The plan of `model` on `machine` as it is and with `changes`, compared step by step, and with each
 /// change alone. Everything is planned anew; nothing is scaled.
 ///
@@ -223,6 +246,7 @@ pub fn what_if(
     };
     view.steps.extend(inside(&old, &new));
     view.explanation = explained(&view);
+    view.steps.extend(between(&old, &new));
     view.explanation.extend(old.counted());
     Ok(view)
 }

@@ -22,8 +22,10 @@ pub struct Batches {
     pub handoff_s: f64,
 }
 
-/// One way through a ring in memory that host and device both see: a posted write over the road and the
-/// poll that sees it. Assumed; published round trips are from 1 to 3 us.
+/// From kernel to kernel of a graph, and one way through a ring in memory that host and device both see,
+/// seconds, on a GPU whose ways have no prices. Assumed; published are 1.3 to 2 us between kernels of a graph
+/// and round trips from 1 to 3 us.
+const GRAPH_GAP_S: f64 = 1.5e-6;
 const RING_S: f64 = 1e-6;
 
 impl Batches {
@@ -36,18 +38,21 @@ impl Batches {
             let to_host = m.links.iter().find(|l| l.to == "host");
             to_host.map_or(0.0, |l| l.latency_s.value + bytes / l.bandwidth.value)
         };
+        let ways = m.way_costs();
         Batches {
             batches,
             copy_in_s: copy,
             copy_out_s: copy,
             kernel_s,
             launch_s: m.costs.launch_s.value,
-            // Published micro-benchmarks have 1.3 to 2 us between kernels of a graph on A100 to H200.
-            graph_gap_s: (m.costs.launch_s.value / 4.0).min(1.5e-6),
-            handoff_s: if m.kind == crate::MachineKind::Cpu {
-                m.costs.handoff_s.value
-            } else {
-                RING_S
+            graph_gap_s: match &ways {
+                Some(w) => w.graph_node_s.value,
+                None => (m.costs.launch_s.value / 4.0).min(GRAPH_GAP_S),
+            },
+            handoff_s: match &ways {
+                Some(w) => w.answer_s.value / 2.0,
+                None if m.kind == crate::MachineKind::Cpu => m.costs.handoff_s.value,
+                None => RING_S,
             },
         }
     }

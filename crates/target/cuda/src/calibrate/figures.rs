@@ -3,7 +3,7 @@ use super::Launches;
 use crate::DeviceInfo;
 use machine::{
     BandwidthPoint, LatencyPoint, LevelMeasure, Machine, Measurements, NumType, OpRate, Sourced,
-    UnitClass, WorkerPoint,
+    UnitClass, WayCosts, WorkerPoint,
 };
 
 /// A figure beside the one that the description had.
@@ -34,6 +34,11 @@ pub struct Calibration {
     clock_hz: Option<f64>,
     gap_s: Option<f64>,
     launch_s: Option<f64>,
+    /// Seconds of the ways from step to step: a call, a gap, a graph of one and a node.
+    call_s: Option<f64>,
+    ahead_s: Option<f64>,
+    graph_s: Option<f64>,
+    node_s: Option<f64>,
     link: Option<(f64, f64)>,
 }
 
@@ -69,6 +74,10 @@ impl Calibration {
             clock_hz: None,
             gap_s: None,
             launch_s: None,
+            call_s: None,
+            ahead_s: None,
+            graph_s: None,
+            node_s: None,
             link: None,
         }
     }
@@ -162,13 +171,28 @@ impl Calibration {
         let c = &self.machine.costs;
         let (step, launch) = (c.step_s, c.launch_s);
         self.figure("kernel behind kernel in a stream", "s", l.gap, Some(step));
-        self.figure("the same, the host ahead", "s", l.ahead, None);
+        let ways = self.machine.way_costs();
+        let was = |of: fn(&WayCosts) -> Sourced| ways.as_ref().map(of);
+        let [gap, node, graph] = [
+            was(|w| w.launch_gap_s),
+            was(|w| w.graph_node_s),
+            was(|w| w.graph_s),
+        ];
+        self.figure("the same, the host ahead", "s", l.ahead, gap);
+        self.figure("the same in a graph", "s", l.node, node);
+        let what = "graph of one and wait, by the host";
+        self.figure(what, "s", l.graph, graph);
         let what = "a kernel of nothing between events";
         self.figure(what, "s", l.watched, None);
         let what = "launch and wait, by the host";
         self.figure(what, "s", l.alone, Some(launch));
         self.gap_s = Some(l.gap);
         self.launch_s = Some(l.alone);
+        // As fast as the host calls is its call where the GPU waits for it.
+        self.call_s = (l.gap > l.ahead).then_some(l.gap);
+        self.ahead_s = Some(l.ahead);
+        self.graph_s = Some(l.graph);
+        self.node_s = Some(l.node);
     }
 
     pub(super) fn copies(&mut self, ways: [(f64, f64); 2]) {
@@ -208,6 +232,13 @@ impl Calibration {
         };
         set(&mut m.costs.step_s, self.gap_s);
         set(&mut m.costs.launch_s, self.launch_s);
+        if let Some(mut ways) = m.way_costs() {
+            set(&mut ways.launch_call_s, self.call_s);
+            set(&mut ways.launch_gap_s, self.ahead_s);
+            set(&mut ways.graph_s, self.graph_s);
+            set(&mut ways.graph_node_s, self.node_s);
+            m.costs.ways = Some(ways);
+        }
         set(&mut m.workers.clock_hz, self.clock_hz);
         if let (Some((rate, latency)), Some(l)) =
             (self.link, m.links.iter_mut().find(|l| l.to == "host"))

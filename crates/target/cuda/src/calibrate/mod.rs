@@ -11,7 +11,7 @@ mod text;
 pub use figures::{Calibration, Figure};
 
 use crate::driver::{Arg, Context, DevicePtr, FunctionId, Launch};
-use crate::handles::{Event, Stream};
+use crate::handles::{Event, Graph, Stream};
 use crate::pool::{Block, Pool};
 use crate::resident_owner::ResidentOwner;
 use crate::spin_kernel;
@@ -132,6 +132,10 @@ pub(crate) struct Launches {
     alone: f64,
     /// One between two events, where the host is ahead.
     watched: f64,
+    /// One behind another in a graph.
+    node: f64,
+    /// A graph of one, until the host knows that it is over.
+    graph: f64,
 }
 
 /// A GPU that is being measured.
@@ -392,15 +396,26 @@ impl Measured<'_> {
         let (few, many) = self.effort.launches;
         let each = |seconds: f64| seconds / f64::from(many - few);
         let gap = self.slope((few, many), &|n| (0..n).try_for_each(|_| nothing()))?;
-        let mut alone = vec![];
-        for _ in 0..self.effort.trips.clamp(5, 200) {
-            let (began, then) = (Instant::now(), self.context.emulated_ns());
-            nothing()?;
-            self.stream.synchronize()?;
-            let host = began.elapsed().as_secs_f64();
-            let clock = self.context.emulated_ns().zip(then);
-            alone.push(clock.map_or(host, |(now, then)| (now - then) as f64 * 1e-9));
-        }
+        let waited = |queue: &dyn Fn() -> Result<(), DriverError>| {
+            let mut all = vec![];
+            for _ in 0..self.effort.trips.clamp(5, 200) {
+                let (began, then) = (Instant::now(), self.context.emulated_ns());
+                queue()?;
+                self.stream.synchronize()?;
+                let host = began.elapsed().as_secs_f64();
+                let clock = self.context.emulated_ns().zip(then);
+                all.push(clock.map_or(host, |(now, then)| (now - then) as f64 * 1e-9));
+            }
+            Ok::<_, DriverError>(median(all))
+        };
+        let alone = waited(&nothing)?;
+        let graph = |n: u32| {
+            let queue = || (0..n).try_for_each(|_| nothing());
+            Graph::of(self.context, &self.stream, queue, |e| e)
+        };
+        let (one, short, long) = (graph(1)?, graph(few)?, graph(many)?);
+        let node = self.slope((&short, &long), &|g: &Graph| g.launch(&self.stream))?;
+        let whole = waited(&|| one.launch(&self.stream))?;
         // The same with the host's calls over before the GPU begins.
         let held = spin_kernel::function(&self.modules)?;
         let behind = |n: u32, queue: &dyn Fn() -> Result<(), DriverError>| {
@@ -415,8 +430,10 @@ impl Measured<'_> {
         Ok(Launches {
             gap: each(gap),
             ahead,
-            alone: median(alone),
+            alone,
             watched: median(watched),
+            node: each(node),
+            graph: whole,
         })
     }
 

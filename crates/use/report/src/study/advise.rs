@@ -27,7 +27,7 @@ impl std::fmt::Display for Computed {
 /// One thing that might help.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
-    /// `precision`, `batch`, `fuse`, `layout`, `on device`, `resident`.
+    /// `precision`, `batch`, `fuse`, `layout`, `on device`, `launch`.
     pub kind: String,
     /// What to do.
     pub what: String,

@@ -85,8 +85,9 @@ pub struct EngineArgs {
     /// Where
     #[arg(long = "on", value_name = "NAME")]
     pub on: Option<String>,
-    /// How steps reach an NVIDIA GPU: steps launches each, resident keeps one kernel there that takes them
-    /// all; bench compares steps,resident [default: steps]
+    /// How steps reach an NVIDIA GPU: steps launches each, graph many at once, resident keeps one kernel there
+    /// that takes them all; bench compares steps,resident [default: steps or graph, what is predicted to take
+    /// less]
     #[arg(long, value_name = "HOW", value_delimiter = ',')]
     pub launch: Vec<Launch>,
     /// Workers of the CPU, the calling thread included [default: the cores this process may use]
@@ -163,13 +164,13 @@ impl EngineArgs {
         out
     }
 
-    /// How steps reach the GPU.
-    pub fn launch(&self) -> Result<Launch, Failure> {
+    /// How steps reach the GPU, where that was said.
+    pub fn launch(&self) -> Result<Option<Launch>, Failure> {
         match self.launch[..] {
-            [] => Ok(Launch::Steps),
-            [one] => Ok(one),
+            [] => Ok(None),
+            [one] => Ok(Some(one)),
             _ => Err(Failure::Usage(
-                "only bench compares two ways to launch; give --launch steps or --launch resident"
+                "only bench compares two ways to launch; give --launch steps, graph or resident"
                     .into(),
             )),
         }
@@ -189,9 +190,10 @@ impl EngineArgs {
 
     /// A session on the device asked for.
     pub fn builder(&self) -> Result<SessionBuilder, Failure> {
-        let mut b = Session::builder()
-            .with_goal(self.goal().goal)
-            .with_launch(self.launch()?);
+        let mut b = Session::builder().with_goal(self.goal().goal);
+        if let Some(l) = self.launch()? {
+            b = b.with_launch(l);
+        }
         if let Some(d) = &self.on {
             b = b.with_device(d);
         }

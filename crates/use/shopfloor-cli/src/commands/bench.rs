@@ -264,9 +264,9 @@ pub fn run(a: Args, typed: &Given) -> Done {
         Ok::<_, Failure>(report)
     };
     if let [first, second] = a.engine.launch[..] {
-        if first == second {
+        if first == second || [first, second].contains(&Launch::Graph) {
             return Err(Failure::Usage(format!(
-                "--launch {first},{second} compares nothing; give --launch steps,resident"
+                "bench compares steps,resident and not {first},{second}; give --launch steps,resident or one way"
             )));
         }
         let again = match (&a.op, &a.model) {

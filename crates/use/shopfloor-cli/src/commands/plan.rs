@@ -140,8 +140,8 @@ fn for_machine(
             machine.name
         ));
     }
-    if let Some(s) = whole.resident_s {
-        view = view.with_resident(s);
+    if let Some(way) = &whole.way {
+        view = view.with_way(way, &whole.ways);
     }
     Ok(Planned {
         saved,

@@ -1,0 +1,189 @@
+//! Requests whose steps go to a GPU in graphs: the same bits as launched one by one, whatever sizes come and
+//! whichever plan is in use, called off in the middle or refused by the driver.
+use cuda::{CudaDevice, CudaOptions};
+use cuda_emulated::{EmulatedDriver, EmulatedGpu, Fault, Happened};
+use device::Device;
+use graph::GraphBuilder;
+use layout::{DType, Dim, DimBox};
+use planner::{PlanOptions, Planner};
+use runtime::{Call, Cancel, Engine, RunError};
+use shopfloor::{Error, Launch, Machine, Model, ModelOptions, Session, Tensor};
+use shopfloor_testkit::handwritten::{node, product};
+use std::sync::Arc;
+use tensor::WeightStore;
+
+const WIDTH: usize = 32;
+const MOST: i64 = 24;
+
+fn numbers(shape: &[usize], seed: usize) -> Tensor {
+    let n = shape.iter().product::<usize>();
+    let value = |j: usize| ((seed * 31 + j * 7) % 17) as f32 / 128.0 - 0.03;
+    let all: Vec<f32> = (0..n).map(value).collect();
+    Tensor::from_f32(shape, &all).unwrap()
+}
+
+/// `nodes` products in a row, of any number of rows.
+fn chain(nodes: usize) -> Model {
+    let mut weights = WeightStore::new();
+    let ids: Vec<_> = (0..nodes)
+        .map(|i| {
+            let w = numbers(&[WIDTH, WIDTH], i);
+            weights.add_tensor(&format!("w{i}"), w).unwrap()
+        })
+        .collect();
+    let mut b = GraphBuilder::new("chain", Arc::new(weights));
+    let mut x = b.input("x", DType::F32, vec![Dim::sym("rows"), Dim::from(WIDTH)]);
+    for (i, id) in ids.into_iter().enumerate() {
+        let w = b.weight(id).unwrap();
+        let (op, name) = (product(&[0, 1], &[1, 2], &[0, 2]), format!("y{i}"));
+        x = node(&mut b, op, &[x, w], &name);
+    }
+    let graph = b.finish(&[x]);
+    let mut dims = DimBox::new();
+    dims.insert("rows", 1, MOST);
+    let options = ModelOptions {
+        dims,
+        ..ModelOptions::default()
+    };
+    Model::from_graph("chain", &graph, &options).unwrap()
+}
+
+struct Bench {
+    driver: EmulatedDriver,
+    session: Session,
+}
+
+fn bench(launch: Option<Launch>, nodes: usize) -> Bench {
+    let driver = EmulatedDriver::new(vec![EmulatedGpu::named("a100").unwrap().with_sms(3)]);
+    let machine = Machine::load("a100").unwrap();
+    let options = CudaOptions {
+        launch,
+        ..CudaOptions::default()
+    };
+    let gpu = CudaDevice::open("emulated:a100", &driver, 0, machine, options).unwrap();
+    let own = (gpu.machine().clone(), gpu.target().clone());
+    let planner = Planner::new(vec![own], PlanOptions::default());
+    let engine = Engine::new(Arc::new(gpu), Arc::new(planner));
+    let builder = Session::builder().with_engine(engine);
+    Bench {
+        session: builder.commit(chain(nodes)).unwrap(),
+        driver,
+    }
+}
+
+impl Bench {
+    fn run(&self, rows: usize, seed: usize) -> Result<Vec<f32>, Error> {
+        let x = numbers(&[rows, WIDTH], seed);
+        let out = self.session.run(&[("x", &x)])?;
+        Ok(out.into_vec().remove(0).1.to_f32().unwrap())
+    }
+
+    fn call(&self, rows: usize, off: &Cancel) -> Result<(), RunError> {
+        let x = numbers(&[rows, WIDTH], 0);
+        let call = Call {
+            cancel: Some(off),
+            deadline: None,
+        };
+        match self.session.run_call(&[("x", &x)], call) {
+            Ok(_) => Ok(()),
+            Err(Error::Run(e)) => Err(e),
+            Err(e) => panic!("{e}"),
+        }
+    }
+
+    fn calls(&self, name: &str) -> u64 {
+        self.driver.calls(0).get(name).copied().unwrap_or(0)
+    }
+}
+
+#[test]
+fn graphs_give_the_bits_of_launches_for_sizes_that_come_again() {
+    let (steps, graph) = (bench(Some(Launch::Steps), 5), bench(Some(Launch::Graph), 5));
+    for (n, rows) in [3, 17, 3, 24, 1, 17, 3].into_iter().enumerate() {
+        assert_eq!(
+            graph.run(rows, n).unwrap(),
+            steps.run(rows, n).unwrap(),
+            "{rows} rows"
+        );
+    }
+    assert_eq!(steps.calls("cuGraphLaunch"), 0);
+    // Four sizes, each kept once, in two boxes or in one.
+    assert_eq!(graph.calls("cuGraphLaunch"), 7);
+    let (kept, launched) = (
+        graph.calls("cuStreamEndCapture"),
+        graph.calls("cuLaunchKernel"),
+    );
+    for rows in [3, 17, 24, 1] {
+        graph.run(rows, 9).unwrap();
+    }
+    assert_eq!(graph.calls("cuStreamEndCapture"), kept);
+    assert_eq!(graph.calls("cuLaunchKernel"), launched);
+    assert_eq!(graph.calls("cuGraphLaunch"), 11);
+}
+
+#[test]
+fn of_its_own_accord_a_device_takes_what_is_predicted_to_take_less() {
+    let b = bench(None, 5);
+    b.run(8, 0).unwrap();
+    assert_eq!(b.calls("cuGraphLaunch"), 1);
+}
+
+#[test]
+fn a_plan_that_follows_another_has_graphs_of_its_own() {
+    let (steps, graph) = (bench(Some(Launch::Steps), 3), bench(Some(Launch::Graph), 3));
+    assert_eq!(graph.run(7, 1).unwrap(), steps.run(7, 1).unwrap());
+    let mut dims = DimBox::new();
+    dims.insert("rows", 7, 7);
+    for b in [&steps, &graph] {
+        let plan = b.session.plan(&dims).unwrap();
+        b.session.swap_plan(plan).unwrap();
+    }
+    let want = steps.run(7, 1).unwrap();
+    for _ in 0..2 {
+        assert_eq!(graph.run(7, 1).unwrap(), want);
+    }
+    let other = steps.run(20, 2).unwrap();
+    assert_eq!(graph.run(20, 2).unwrap(), other);
+}
+
+#[test]
+fn a_request_that_is_called_off_leaves_the_graphs_behind_it_out() {
+    const NODES: usize = 80;
+    let b = bench(Some(Launch::Graph), NODES);
+    let want = b.run(4, 0).unwrap();
+    let all = b.calls("cuGraphLaunch");
+    assert!(all >= 3, "{all}");
+    // A call that nobody calls off is the same.
+    b.call(4, &Cancel::new()).unwrap();
+    for k in 1..all {
+        let (off, before) = (Cancel::new(), b.calls("cuGraphLaunch"));
+        let tell = off.clone();
+        b.driver.watch(0, move |h| {
+            if h == Happened::Launched(k) {
+                tell.cancel();
+            }
+        });
+        assert_eq!(b.call(4, &off), Err(RunError::Cancelled));
+        assert_eq!(b.calls("cuGraphLaunch") - before, k);
+        assert_eq!(b.run(4, 0).unwrap(), want);
+    }
+}
+
+#[test]
+fn what_the_driver_refuses_is_the_requests_error_and_the_next_one_is_right() {
+    let b = bench(Some(Launch::Graph), 4);
+    // In the middle of what is kept for a graph, and of a graph that is there.
+    b.driver.inject(0, Fault::Launch { at: 2 });
+    let e = b.run(5, 0).unwrap_err().to_string();
+    assert!(e.contains("made to fail"), "{e}");
+    let want = b.run(5, 0).unwrap();
+    b.driver.inject(0, Fault::Launch { at: 1 });
+    let e = b.run(5, 0).unwrap_err().to_string();
+    assert!(e.contains("made to fail"), "{e}");
+    assert_eq!(b.run(5, 0).unwrap(), want);
+    b.driver.inject(0, Fault::Lost { at: 3 });
+    for _ in 0..2 {
+        let e = b.run(5, 0).unwrap_err().to_string();
+        assert!(e.contains("lost"), "{e}");
+    }
+}

@@ -1,0 +1,161 @@
+//! The prices of the ways from step to step, held to requests that were measured.
+
+use serde::Deserialize;
+use shopfloor_machine::{KernelSpan, Leg, Machine, RequestSteps, Source, Way};
+
+/// Share of the measured time by which half of the predictions may be off.
+const NEAR: f64 = 0.25;
+
+#[derive(Deserialize)]
+struct Fixture {
+    models: Vec<Measured>,
+}
+
+#[derive(Deserialize)]
+struct Measured {
+    model: String,
+    steps_us: f64,
+    stays_us: Option<f64>,
+    inputs: Vec<f64>,
+    outputs: Vec<f64>,
+    kernels: Vec<Vec<f64>>,
+    order: Vec<usize>,
+}
+
+impl Measured {
+    fn request(&self) -> RequestSteps {
+        let leg = |row: &[f64]| match *row {
+            [us] => Leg::Host(us * 1e-6),
+            [us, tasks, threads, held, warps, alone, in_step] => Leg::Kernel(KernelSpan {
+                body_s: us * 1e-6,
+                tasks: tasks as u64,
+                threads: threads as u64,
+                held: held as u64,
+                warps: warps as u64,
+                alone,
+                in_step,
+            }),
+            _ => panic!("{}: a row of {} figures", self.model, row.len()),
+        };
+        RequestSteps {
+            legs: self.order.iter().map(|&i| leg(&self.kernels[i])).collect(),
+            inputs: self.inputs.clone(),
+            outputs: self.outputs.clone(),
+            may_stay: true,
+        }
+    }
+}
+
+fn measured() -> Vec<Measured> {
+    let text = include_str!("h100-ways.json");
+    serde_json::from_str::<Fixture>(text).unwrap().models
+}
+
+fn median(mut v: Vec<f64>) -> f64 {
+    v.sort_by(f64::total_cmp);
+    v[v.len() / 2]
+}
+
+/// Shares by which `way` is off for the models that `of` has a time for, in microseconds.
+fn errors(way: Way, of: impl Fn(&Measured) -> Option<f64>) -> Vec<f64> {
+    let m = Machine::load("h100").unwrap();
+    let mut out = vec![];
+    for x in measured() {
+        let Some(us) = of(&x) else { continue };
+        let t = m.request(&x.request(), way).unwrap();
+        let said = t.with_copies_s() * 1e6;
+        println!(
+            "{:22} {way:8} measured {us:8.0} predicted {said:8.0} {:+.2}",
+            x.model,
+            said / us - 1.0
+        );
+        out.push((said / us - 1.0).abs());
+    }
+    out
+}
+
+#[test]
+fn launched_requests_take_what_is_predicted() {
+    let off = errors(Way::Steps, |x| Some(x.steps_us));
+    assert!(off.len() >= 19);
+    let median = median(off);
+    println!("median {median:.3}");
+    assert!(median < NEAR, "{median}");
+}
+
+#[test]
+fn requests_of_a_kernel_that_stays_take_what_is_predicted() {
+    let off = errors(Way::Resident, |x| x.stays_us);
+    assert!(off.len() >= 18);
+    let median = median(off);
+    println!("median {median:.3}");
+    assert!(median < NEAR, "{median}");
+}
+
+/// What bodies are predicted wrongly by is in both ways: their difference is of the prices alone.
+#[test]
+fn what_staying_adds_is_what_the_prices_say() {
+    let m = Machine::load("h100").unwrap();
+    let mut off = vec![];
+    for x in measured() {
+        let Some(stays) = x.stays_us else { continue };
+        let us = |way| m.request(&x.request(), way).unwrap().with_copies_s() * 1e6;
+        let said = x.steps_us + us(Way::Resident) - us(Way::Steps);
+        println!("{:22} stays {stays:8.0} said {said:8.0}", x.model);
+        off.push((said / stays - 1.0).abs());
+    }
+    let median = median(off);
+    println!("median {median:.3}");
+    assert!(median < 0.15, "{median}");
+}
+
+#[test]
+fn no_way_is_preferred_that_was_slower() {
+    let m = Machine::load("h100").unwrap();
+    for x in measured() {
+        let Some(stays) = x.stays_us else { continue };
+        let us = |way| m.request(&x.request(), way).unwrap().with_copies_s() * 1e6;
+        let preferred = us(Way::Resident) < us(Way::Steps);
+        assert!(
+            !preferred || stays <= x.steps_us,
+            "{}: staying is preferred, and took {stays} us beside {}",
+            x.model,
+            x.steps_us
+        );
+    }
+}
+
+#[test]
+fn other_nvidia_gpus_have_the_prices_as_assumptions_and_others_none() {
+    let ways = Machine::load("h100").unwrap().way_costs().unwrap();
+    assert!(ways.all().iter().all(|w| w.1.source == Source::Measured));
+    let like = Machine::load("l4").unwrap().way_costs().unwrap();
+    assert!(like.all().iter().all(|w| w.1.source == Source::Assumed));
+    assert_eq!(like.graph_node_s.value, ways.graph_node_s.value);
+    for none in ["mi300x", "zen4-2core"] {
+        assert!(Machine::load(none).unwrap().way_costs().is_none());
+    }
+}
+
+#[test]
+fn a_short_request_stays_and_a_long_chain_is_a_graph() {
+    let m = Machine::load("h100").unwrap();
+    let kernel = Leg::Kernel(KernelSpan {
+        body_s: 1e-6,
+        tasks: 64,
+        threads: 128,
+        held: 16,
+        warps: 4,
+        alone: 1000.0,
+        in_step: 1200.0,
+    });
+    let best = |n: usize| {
+        let r = RequestSteps {
+            legs: vec![kernel; n],
+            may_stay: true,
+            ..RequestSteps::default()
+        };
+        m.request_ways(&r)[0].way
+    };
+    assert_eq!((best(1), best(40)), (Way::Resident, Way::Graph));
+}
