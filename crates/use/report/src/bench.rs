@@ -47,6 +47,9 @@ pub struct BenchReport {
     pub device: String,
     /// Workers.
     pub threads: usize,
+    /// How exactly f32 is multiplied: what was asked for, and what the steps do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<String>,
     /// Requests measured.
     pub iterations: usize,
     /// From a request's start to its end, as its caller sees it.

@@ -38,6 +38,9 @@ pub struct PlanView {
     pub dims: String,
     /// Goal.
     pub goal: Goal,
+    /// How exactly f32 is multiplied: what was asked for, and what the steps do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision: Option<String>,
     /// Steps that run for every request.
     pub steps: Vec<StepView>,
     /// Steps that run once at load.
@@ -213,6 +216,7 @@ impl PlanView {
                 plan.dims.to_string()
             },
             goal: plan.goal,
+            precision: crate::precision_text(plan, program.map_or_else(Default::default, |p| p.precision)),
             steps,
             init,
             control,
@@ -343,6 +347,9 @@ impl PlanView {
             );
         }
         let _ = writeln!(out, "  goal     {}", self.goal_text());
+        if let Some(p) = &self.precision {
+            said(&mut out, "numbers", p);
+        }
         if let Some(d) = &self.division {
             let _ = writeln!(
                 out,

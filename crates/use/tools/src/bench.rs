@@ -81,6 +81,7 @@ pub fn bench(
             "an emulated device has one clock for all callers: leave out --concurrency".into(),
         ));
     }
+    let precision = report::precision_text(&plan, session.model().program().precision);
     let way = device.request_way(&plan);
     let predicted_s = way.map_or(plan.predicted.time_s, |w| w.seconds);
     let predicted_ms = predicted_s * 1e3 + more * 1e-3;
@@ -110,6 +111,7 @@ pub fn bench(
         model: session.model().program().name.clone(),
         device: format!("{} ({})", device.name(), device.target().name),
         threads: device.workers(),
+        precision,
         iterations: ms.len(),
         latency_ms: LatencyMs::of(&ms),
         throughput_per_s: ms.len() as f64 / took.as_secs_f64().max(1e-12),

@@ -1,0 +1,53 @@
+//! How the steps of a plan multiply f32, in words.
+use kernel::{Factors, Kernel, Mapping, Schedule, Stmt};
+use layout::DType;
+use plan::{Plan, Precision, StepWork};
+use std::collections::BTreeMap;
+
+/// What a step multiplies f32 by: where its factors are f32 and how, or that they were rounded to bf16.
+fn way(kernel: &Kernel, schedule: &Schedule) -> Option<&'static str> {
+    let dtype = |t: u16| kernel.tiles[t as usize].dtype;
+    let factors = kernel.body.iter().find_map(|s| match s {
+        Stmt::Contract { a, .. } if dtype(*a) == DType::F32 => Some(()),
+        _ => None,
+    });
+    factors?;
+    let fragment = match &schedule.mapping {
+        Mapping::Gpu(g) => g.fragment,
+        Mapping::Cpu(_) => None,
+    };
+    Some(match fragment.map(|f| f.factors) {
+        None => "multiply-adds",
+        Some(Factors::Whole) => "matrix units",
+        Some(Factors::Tf32) => "TF32",
+        Some(Factors::Tf32x3) => "three TF32 products",
+    })
+}
+
+/// What was asked for, and by what the steps of `plan` multiply f32, as `f32: 12 steps by multiply-adds`; `None`
+/// where no step does and nothing but the default was asked for.
+pub fn precision_text(plan: &Plan, asked: Precision) -> Option<String> {
+    let mut ways: BTreeMap<&str, usize> = BTreeMap::new();
+    for step in plan.blocks().flat_map(|b| &b.steps) {
+        if let StepWork::Kernel {
+            kernel, schedule, ..
+        } = &step.work
+            && let Some(w) = way(kernel, schedule)
+        {
+            *ways.entry(w).or_default() += 1;
+        }
+    }
+    if ways.is_empty() && asked == Precision::default() {
+        return None;
+    }
+    let each = |(way, n): (&&str, &usize)| {
+        let s = if *n == 1 { "" } else { "s" };
+        format!("{n} step{s} by {way}")
+    };
+    let list: Vec<String> = ways.iter().map(each).collect();
+    Some(match (list.is_empty(), asked) {
+        (true, Precision::Bf16) => format!("{asked}: factors of products are rounded to it"),
+        (true, _) => format!("{asked}: nothing multiplies f32"),
+        _ => format!("{asked}: {}", list.join(", ")),
+    })
+}
