@@ -121,10 +121,6 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
             grid: &grid,
             loops: &loops,
         };
-        let factors = match input {
-            DType::F32 => rng.of(&[Factors::Tf32, Factors::Tf32x3]),
-            _ => Factors::Whole,
-        };
         let (places, most) = cuts.places(rng);
         let bytes: Vec<u32> = [2, 4, 8, 16].into_iter().filter(|b| *b <= most).collect();
         out.push(Schedule {
@@ -133,28 +129,51 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
             places,
             chunk: 1,
             raster: rng.of(&[1, 1, 2]),
-            mapping: Mapping::Gpu(GpuMapping {
-                threads: warps[0] * warps[1] * 32,
+            mapping: mapping(
                 warps,
-                rows: rows.clone(),
-                columns,
-                fragment: Some(Fragment {
-                    m: 16,
-                    n: 8,
-                    k: if input == DType::F32 { 8 } else { 16 },
-                    input,
-                    acc: DType::F32,
-                    factors,
-                }),
-                load_bytes: rng.of(&bytes),
-                unroll: 1,
-                registers: 255,
-                spread: vec![],
-                code: None,
-            }),
+                (&rows, columns),
+                fragment(input, rng),
+                rng.of(&bytes),
+            ),
         });
     }
     out
+}
+
+/// The matrix instruction for factors of a type: of f32 one or three products.
+fn fragment(input: DType, rng: &mut Rng) -> Fragment {
+    let (k, factors) = match input {
+        DType::F32 => (8, rng.of(&[Factors::Tf32, Factors::Tf32x3])),
+        _ => (16, Factors::Whole),
+    };
+    Fragment {
+        m: 16,
+        n: 8,
+        k,
+        input,
+        acc: DType::F32,
+        factors,
+    }
+}
+
+fn mapping(
+    warps: [u32; 2],
+    (rows, columns): (&[AxisId], Vec<AxisId>),
+    fragment: Fragment,
+    load_bytes: u32,
+) -> Mapping {
+    Mapping::Gpu(GpuMapping {
+        threads: warps[0] * warps[1] * 32,
+        warps,
+        rows: rows.to_vec(),
+        columns,
+        fragment: Some(fragment),
+        load_bytes,
+        unroll: 1,
+        registers: 255,
+        spread: vec![],
+        code: None,
+    })
 }
 
 /// A kernel with how it is cut.

@@ -139,6 +139,9 @@ impl BenchReport {
                 ms(v)
             );
         }
+        if let Some(p) = &self.precision {
+            let _ = writeln!(out, "  numbers     {p}");
+        }
         let _ = writeln!(
             out,
             "  load {}, plan {}",

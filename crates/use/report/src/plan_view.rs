@@ -216,7 +216,10 @@ impl PlanView {
                 plan.dims.to_string()
             },
             goal: plan.goal,
-            precision: crate::precision_text(plan, program.map_or_else(Default::default, |p| p.precision)),
+            precision: crate::precision_text(
+                plan,
+                program.map_or_else(Default::default, |p| p.precision),
+            ),
             steps,
             init,
             control,

@@ -178,6 +178,9 @@ pub struct Profile {
     pub active: usize,
     /// Box that predictions are for the top of; empty for a point.
     pub dims: String,
+    /// How exactly f32 is multiplied: what was asked for, and what the steps do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision: Option<String>,
     /// Median time of a request, microseconds.
     pub request_us: f64,
     /// Sum of the steps' medians, microseconds.
@@ -294,6 +297,7 @@ impl Profile {
             warmup: input.warmup,
             active,
             dims: input.dims,
+            precision: None,
             request_us: median(&mut totals),
             steps_us,
             predicted_us: steps.iter().map(|s| s.step.predicted_us * s.runs).sum(),
@@ -362,6 +366,9 @@ impl Profile {
                 "  the plan covers {}; predictions are for the largest",
                 self.dims
             );
+        }
+        if let Some(p) = &self.precision {
+            let _ = writeln!(out, "  numbers: {p}");
         }
         let mut order: Vec<&StepProfile> = self.steps.iter().collect();
         order.sort_by(|a, b| {

@@ -186,6 +186,7 @@ mod tests {
             model: "a_model_with_a_long_name".into(),
             device: "emulated:a100 (ptx-sm_80)".into(),
             threads: 108,
+            precision: None,
             iterations: 10_000,
             latency_ms: LatencyMs::of(&[1.2345, 2.0, 123.456]),
             throughput_per_s: 123_456.0,

@@ -65,7 +65,7 @@ pub fn profile(
         }
     }
     let program = session.model().program();
-    let profile = Profile::new(ProfileInput {
+    let mut profile = Profile::new(ProfileInput {
         model: &program.name,
         device: &format!("{} ({})", device.name(), device.target().name),
         machine: &device.machine().name,
@@ -76,6 +76,9 @@ pub fn profile(
         fates: &program.fates,
         dims: range,
     });
+    // Of several plans the first stands for all: they differ in sizes.
+    let first = session.runtime().plans().into_iter().next();
+    profile.precision = first.and_then(|p| report::precision_text(p.plan(), program.precision));
     Ok((profile, timelines.pop().unwrap_or_default()))
 }
 
