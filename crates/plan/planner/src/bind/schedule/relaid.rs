@@ -39,19 +39,24 @@ fn read_from(mut kernel: Kernel, copies: &[(OperandId, Packed)]) -> Kernel {
 
 fn copies(ctx: Ctx, kernel: &Kernel, facts: &Facts) -> Vec<(OperandId, Packed)> {
     let space = Space::new(ctx, kernel);
-    let Some(p) = Product::of(kernel) else {
-        return vec![];
+    let products = match kernel.ordered().is_empty() {
+        true => Product::of(kernel).into_iter().collect(),
+        // One task has all of it: threads lie along rows and columns, and each sums by itself.
+        false => Product::all(kernel),
     };
-    let sides = [(p.a, &p.rows), (p.b, &p.columns)];
-    let found = sides.into_iter().filter_map(|(t, own)| {
-        let own = if own.is_empty() { &p.batch } else { own };
-        copy(&space, &p, (t, own), facts)
-    });
-    found.collect()
+    let mut found: Vec<(OperandId, Packed)> = vec![];
+    for p in &products {
+        for (t, own) in [(p.a, &p.rows), (p.b, &p.columns)] {
+            let own = if own.is_empty() { &p.batch } else { own };
+            let new = copy(&space, p, (t, own), facts);
+            found.extend(new.filter(|n| found.iter().all(|f| f.0 != n.0)));
+        }
+    }
+    found
 }
 
 /// The copy of a factor with the axes `own` of its own, if it is a constant whose neighbours are neither those
-/// of its rows or columns nor those of what is summed.
+/// of its rows or columns nor, where threads share out sums, those of what is summed.
 fn copy(
     space: &Space,
     p: &Product,
@@ -68,7 +73,8 @@ fn copy(
         let stride = access.term(a).and_then(|t| t.stride());
         stride.is_some_and(layout::Dim::is_one)
     };
-    if access.term(lane).is_none() || beside(lane) || p.over.last().is_some_and(|&a| beside(a)) {
+    let summed = space.kernel.ordered().is_empty() && p.over.last().is_some_and(|&a| beside(a));
+    if access.term(lane).is_none() || beside(lane) || summed {
         return None;
     }
     let beside_lane =
