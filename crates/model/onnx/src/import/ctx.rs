@@ -16,6 +16,9 @@ use tensor::{Bytes, Tensor, WeightId, WeightStore};
 const MAX_NODES: usize = 1_000_000;
 /// Nodes lowered in one import, where bodies are lowered again until what they carry has settled.
 const MAX_LOWERED: usize = 4 * MAX_NODES;
+/// Nodes and carried values of the rounds that one import lowers one by one, those of loops in each other together:
+/// each loop's own limit is taken to the power of their depth.
+pub(crate) const MAX_UNROLLED: usize = 100_000;
 /// Nesting of functions and bodies.
 const MAX_DEPTH: usize = 48;
 
@@ -99,6 +102,10 @@ pub(crate) struct Ctx<'m> {
     nodes: usize,
     /// Nodes lowered, those that were lowered again each time.
     pub(super) lowered: usize,
+    /// Nodes lowered and values carried in rounds that are lowered one by one, of all loops.
+    pub(super) unrolled: usize,
+    /// Rounds in each other that are being lowered so.
+    in_rounds: usize,
     depth: usize,
     /// What nodes whose values may have several ranks are taken for.
     pub ranks: Ranks,
@@ -151,6 +158,8 @@ impl<'m> Ctx<'m> {
             named: Vec::new(),
             nodes: 0,
             lowered: 0,
+            unrolled: 0,
+            in_rounds: 0,
             depth: 0,
             ranks: Ranks::default(),
             taken: BTreeMap::new(),
@@ -532,6 +541,25 @@ impl<'m> Ctx<'m> {
         r
     }
 
+    /// Whether another round may be lowered by itself.
+    pub fn may_unroll(&self) -> bool {
+        self.unrolled < MAX_UNROLLED
+    }
+
+    /// Lowers by `f` one round of a loop that carries `carried` values.
+    pub fn one_round<T>(
+        &mut self,
+        carried: usize,
+        f: impl FnOnce(&mut Self) -> Lowered<T>,
+    ) -> Lowered<T> {
+        // A round without any node costs something too.
+        self.unrolled += 1 + carried;
+        self.in_rounds += 1;
+        let r = f(self);
+        self.in_rounds -= 1;
+        r
+    }
+
     pub fn mark(&self) -> Mark {
         Mark {
             named: self.named.len(),
@@ -611,6 +639,7 @@ impl<'m> Ctx<'m> {
         for node in nodes {
             self.nodes += 1;
             self.lowered += 1;
+            self.unrolled += usize::from(self.in_rounds > 0);
             if self.lowered > MAX_LOWERED {
                 return Err(format!("bodies nested in each other would have to be lowered more than {MAX_LOWERED} times, node by node, until the shapes that they carry settle; make those fixed").into());
             }

@@ -28,7 +28,7 @@ pub use error::{ImportError, UnsupportedNode};
 pub use model::{ImportOptions, Imported, Report, import, import_file, import_refused};
 
 pub(crate) use body::BodyInput;
-pub(crate) use ctx::{Ctx, Item, Mark};
+pub(crate) use ctx::{Ctx, Item, MAX_UNROLLED, Mark};
 pub(crate) use emit::{axes_of, axis_of, to_dtype};
 pub(crate) use error::LowerError;
 pub(crate) use kind::Kind;

@@ -122,14 +122,14 @@ fn import_once(file: &ModelFile, options: &ImportOptions) -> Result<Imported, Im
     };
     let mut c = fresh();
     let mut lowered = lower(&mut c, options);
-    let (mut guesses, mut lowered_nodes) = (c.ranks, c.lowered);
+    let (mut guesses, mut work) = (c.ranks, (c.lowered, c.unrolled));
     while lowered.is_err() && guesses.more {
         // The rest of the model may fit other ranks of what a node gives.
         let mut other = fresh();
         other.ranks.guess = guesses.guess + 1;
-        other.lowered = lowered_nodes;
+        (other.lowered, other.unrolled) = work;
         let again = lower(&mut other, options);
-        (guesses, lowered_nodes) = (other.ranks, other.lowered);
+        (guesses, work) = (other.ranks, (other.lowered, other.unrolled));
         if again.is_ok() {
             (c, lowered) = (other, again);
         }

@@ -2,7 +2,7 @@
 //! of all rounds, and the first rounds are lowered in place of the node until the ranks settle or the loop ends.
 use super::control::{Ended, Looped, Open, one_body, one_bool, poison, refuse, scalar, stacks_held};
 use super::{OpDef, op};
-use crate::import::{Ctx, ImportError, LowerError, Lowered, NodeView};
+use crate::import::{Ctx, ImportError, LowerError, Lowered, MAX_UNROLLED, NodeView};
 use expr::{Binary, Compare};
 use graph::{Op, ValueId};
 use layout::{DType, Dim};
@@ -92,6 +92,9 @@ impl<'m> Rounds<'_, 'm> {
             }
             if self.spec.first == MAX_ROUNDS {
                 return Err(LowerError::Unsupported(format!("{why}, still after {MAX_ROUNDS} rounds; let ranks settle before that")));
+            }
+            if !c.may_unroll() {
+                return Err(LowerError::Unsupported(format!("{why}, and rounds of this model's loops that are lowered one by one have {MAX_UNROLLED} nodes and carried values already; let ranks settle earlier, or make one loop of those in each other")));
             }
             if !self.round(c, n)? {
                 return Ok(None);
@@ -186,7 +189,8 @@ impl<'m> Rounds<'_, 'm> {
         let goes = c.constant(&n.tmp(&format!("cond{done}")), Tensor::from_bytes(DType::Bool, &[], vec![1])?)?;
         let inputs: Vec<ValueId> = [number, goes].into_iter().chain(self.spec.initial.iter().copied()).collect();
         let prefix = format!("{}/{done}/", n.origin.name);
-        let Some(outs) = (self.inline)(c, prefix, &inputs)? else {
+        let inline = self.inline;
+        let Some(outs) = c.one_round(self.spec.initial.len(), |c| inline(c, prefix, &inputs))? else {
             return Ok(false);
         };
         let mut outs = outs.into_iter();

@@ -1,8 +1,13 @@
 //! Loops whose carried values change their ranks, and sequences of tensors of several ranks.
 use crate::import::encode::{Msg, msg};
 use crate::import::made::{A, G, import_with, node, scalar, shape, value};
-use graph::Op;
-use shopfloor_onnx::{ImportError, ImportOptions, Imported};
+use graph::{Op, View};
+use shopfloor_onnx::{
+    CustomLowered, CustomNode, CustomOp, ImportError, ImportOptions, Imported, ModelFile,
+    import_file,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A body that carries `a` and gives `a2`; `nodes` make it.
 fn body(nodes: &[Msg]) -> Msg {
@@ -188,4 +193,113 @@ fn hostile_ranks_and_rounds_are_errors() {
             _ => assert!(i.unwrap_err().to_string().contains("more than 64")),
         }
     }
+}
+
+/// An operator that gives what it takes and counts how often it is lowered.
+#[derive(Debug, Default)]
+struct Counted(AtomicUsize);
+
+impl CustomOp for Counted {
+    fn lower(&self, node: &CustomNode) -> Result<CustomLowered, String> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let (dtype, shape) = node.inputs.first().cloned().ok_or("takes one value")?;
+        Ok(CustomLowered {
+            op: Op::View(View::Reshape(shape.clone())),
+            outputs: vec![("y".into(), dtype, shape)],
+            equal: vec![],
+        })
+    }
+}
+
+/// Loops in each other, each of `trip` rounds, that carry `carried` values of which the first is a matrix. A round
+/// puts each value in the next one's place and the first in its own, so that it takes a round per value until all
+/// are matrices, or, with `around`, the last in the first one's, so that ranks never settle.
+fn nested(
+    levels: usize,
+    trip: i64,
+    carried: usize,
+    around: bool,
+) -> (Result<Imported, ImportError>, usize) {
+    let names = |p: &str| -> Vec<String> { (0..carried).map(|i| format!("{p}{i}")).collect() };
+    let mut body: Option<Msg> = None;
+    for level in (0..levels).rev() {
+        let (own, made) = (names(&format!("a{level}_")), names(&format!("b{level}_")));
+        let work = match body.take() {
+            None => node("local::Count", &own[0], &made[0], vec![]),
+            Some(b) => node(
+                "Loop",
+                &format!("t _ {}", own.join(" ")),
+                &made.join(" "),
+                vec![("body", A::G(b))],
+            ),
+        };
+        let (go, goes) = (format!("c{level}"), format!("d{level}"));
+        let m = msg().text(2, &format!("body{level}"));
+        let m = m
+            .sub(11, value(&format!("i{level}"), 7, Some("")))
+            .sub(11, value(&go, 9, Some("")));
+        let m = own
+            .iter()
+            .fold(m, |m, name| m.sub(11, value(name, 1, None)));
+        let m = m.sub(1, work).sub(1, node("Identity", &go, &goes, vec![]));
+        let first = if around { &own[carried - 1] } else { &made[0] };
+        let m = m
+            .sub(12, msg().text(1, &goes))
+            .sub(12, msg().text(1, first));
+        let last = own[..carried - 1].iter();
+        body = Some(last.fold(m, |m, name| m.sub(12, msg().text(1, name))));
+    }
+    let outs = names("y");
+    let ins = ["x".to_string()]
+        .into_iter()
+        .chain((1..carried).map(|_| "v".to_string()));
+    let ins = format!("t _ {}", ins.collect::<Vec<_>>().join(" "));
+    let outer = node(
+        "Loop",
+        &ins,
+        &outs.join(" "),
+        vec![("body", A::G(body.unwrap()))],
+    );
+    let g = G::new()
+        .weight(scalar("t", trip))
+        .input("x", "n 3")
+        .input("v", "3");
+    let counted = Arc::new(Counted::default());
+    let customs = [(
+        ("local".to_string(), "Count".to_string()),
+        counted.clone() as Arc<dyn CustomOp>,
+    )];
+    let options = ImportOptions {
+        customs: customs.into(),
+        ..Default::default()
+    };
+    let file = ModelFile::from_bytes(g.node(outer).output("y0").model(11).0, None).unwrap();
+    let i = import_file(&file, &options);
+    (i, counted.0.load(Ordering::Relaxed))
+}
+
+#[test]
+fn rounds_of_loops_in_each_other_have_one_limit() {
+    // Below it each loop is lowered round by round, or as a loop once its ranks have settled.
+    for (levels, trip, carried, around) in [(2, 64, 2, true), (3, 1000, 16, false)] {
+        let (i, _) = nested(levels, trip, carried, around);
+        assert!(i.is_ok(), "{i:?}");
+    }
+    // No loop of these has more than its own 64 rounds, but their product is a quarter of a million.
+    for (trip, carried, around) in [(64, 2, true), (1000, 60, false)] {
+        let (i, lowered) = nested(3, trip, carried, around);
+        let e = i.unwrap_err().to_string();
+        assert!(lowered < 50_000, "{lowered} nodes of the innermost body");
+        assert!(
+            e.contains("ai.onnx::Loop")
+                && e.contains("have 100000 nodes and carried values already; let ranks settle"),
+            "{e}"
+        );
+    }
+    // What ends at a loop's own limit counts all the same.
+    let (i, lowered) = nested(3, 1000, 2, true);
+    assert!(
+        i.is_err() && lowered < 50_000,
+        "{lowered} nodes of the innermost body"
+    );
 }

@@ -68,13 +68,17 @@ impl Verifier<'_> {
         let mut own = vec![];
         for i in body {
             let mut unseen = None;
-            i.reads(&mut |r, _| {
+            let mut read = |r: Reg| {
                 if !self.seen.get(r as usize).is_some_and(|s| *s) {
                     unseen.get_or_insert(r);
                 }
-            });
-            // A loop's step may be a constant of its body.
-            if let (Some(r), false) = (unseen, matches!(i, Inst::For { .. })) {
+            };
+            match i {
+                // A loop's step may be a constant of its body.
+                Inst::For { from, to, .. } => [*from, *to].into_iter().for_each(&mut read),
+                _ => i.reads(&mut |r, _| read(r)),
+            }
+            if let Some(r) = unseen {
                 return Err(format!("%{r} is read where it is not seen"));
             }
             self.inst(i, c, &mut own)?;
@@ -174,7 +178,11 @@ impl Verifier<'_> {
                 let bounds = self.same[*from as usize] && self.same[*to as usize];
                 self.define(*i, bounds, own)?;
                 let uniform = c.uniform && bounds;
-                self.body(body, Context { uniform })
+                self.body(body, Context { uniform })?;
+                match self.defined[*step as usize] && self.same[*step as usize] {
+                    true => Ok(()),
+                    false => Err(format!("%{step} is no step, which all threads have alike")),
+                }
             }
             Inst::If { cond, body } => {
                 self.is(*cond, Ty::Bool)?;
