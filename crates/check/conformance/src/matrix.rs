@@ -84,7 +84,8 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
     };
     let wide = |n: i64| n >= 16 && n.count_ones() == 1;
     let deep = |n: i64| n > 0 && n % 16 == 0;
-    if !alone && !(whole(&columns).is_some_and(wide) && whole(&first.over).is_some_and(deep)) {
+    let fits = alone || whole(&columns).is_some_and(wide) && whole(&first.over).is_some_and(deep);
+    if !fits {
         return vec![];
     }
     let mut out = vec![];

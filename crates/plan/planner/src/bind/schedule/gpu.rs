@@ -412,7 +412,9 @@ impl Gpu<'_> {
                         columns: &values.columns,
                         staged: vec![(scores.a, 1), (scores.b, stages), (values.b, stages)],
                         // A thread's sums are the next fragment of elements of 16 bits alone.
-                        shared: (!self.fragment.is_some_and(|f| f.input != DType::F32))
+                        shared: self
+                            .fragment
+                            .is_none_or(|f| f.input == DType::F32)
                             .then_some(values.a),
                         warps: [warps, 1],
                         raster: 1,
