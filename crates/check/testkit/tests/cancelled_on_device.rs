@@ -225,7 +225,7 @@ fn a_kernel_that_stays_leaves_the_rest_out() {
     }
     for list in [vec![], vec![1, 0, 1, 1, 0, 1], vec![0, 1, 1, 1, 1, 1]] {
         let b = bench(true, None, &list);
-        let s = b.session(chain(5));
+        let s = b.session(chain(12));
         let want = [0, 1].map(|i| floats(s.run(&[("x", &input(i))]).unwrap()));
         let (_, count) = b.off(Happened::Polled(u64::MAX));
         right(&s, 0, &want);

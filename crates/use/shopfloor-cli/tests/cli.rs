@@ -475,6 +475,7 @@ fn bench_has_its_keys_and_goals() {
         "model",
         "peak_rss_bytes",
         "plan_ms",
+        "precision",
         "predicted_ms",
         "threads",
         "throughput_per_s",
@@ -489,7 +490,10 @@ fn bench_has_its_keys_and_goals() {
         let v = json(&["bench", "--op", op, "--iterations", "5", "--threads", "1"]);
         let mut found = keys(&v);
         found.sort_unstable();
-        assert_eq!(found, want);
+        // How exactly it multiplies is said of what multiplies.
+        let multiplies = !op.starts_with("map");
+        let own = want.iter().filter(|k| multiplies || **k != "precision");
+        assert!(found.iter().eq(own), "{op}: {found:?}");
         assert_eq!(
             (v["model"].as_str(), v["iterations"].as_u64()),
             (Some(op), Some(5))
