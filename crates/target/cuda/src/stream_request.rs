@@ -10,7 +10,6 @@ use crate::watch::Watch;
 use device::{DeviceError, HostMemory, HostView, Permit};
 use plan::{Activity, Block, Timeline};
 use std::collections::VecDeque;
-use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
@@ -311,41 +310,41 @@ impl StreamRequest<'_> {
         Ok(())
     }
 
-    /// Queues the launches of `steps` by one call; the first request of its kind makes the graph.
+    /// Queues the launches of `steps`, by one call where there is a graph of them.
     pub fn graph(&mut self, steps: Range<usize>, p: &[i64]) -> Result<(), DeviceError> {
         let Some(graphs) = self.graphs.take() else {
             return steps.into_iter().try_for_each(|step| self.kernel(step, p));
         };
-        let done = self.launch_graph(graphs, steps.clone(), p);
+        let launched = self.launch_graph(graphs, steps.clone(), p);
         self.graphs = Some(graphs);
-        done?;
-        self.behind(steps.len())
+        match launched? {
+            true => self.behind(steps.len()),
+            false => steps.into_iter().try_for_each(|step| self.kernel(step, p)),
+        }
     }
 
+    /// Whether there is a graph of `steps`, which is queued then.
     fn launch_graph(
         &self,
         graphs: &mut Graphs,
         steps: Range<usize>,
         p: &[i64],
-    ) -> Result<(), DeviceError> {
+    ) -> Result<bool, DeviceError> {
         let (e, compute) = (self.e, self.compute);
         let failed = e.failed("a graph");
-        let own = graphs.of(p, &self.lent);
-        match own.entry(steps.start) {
-            Entry::Occupied(kept) => kept.get().launch(compute).map_err(failed),
-            Entry::Vacant(none) => {
-                let queue = || {
-                    steps.clone().try_for_each(|step| {
-                        let word = self.memory.ptr().offset(e.faults + step as u64 * 4);
-                        let at = |b: usize| self.address(b, step);
-                        e.steps
-                            .launch(&e.gpu, step, p, &at, word, compute)
-                            .map(drop)
-                    })
-                };
-                let made = Graph::of(&e.gpu.context, compute, queue, &failed)?;
-                none.insert(made).launch(compute).map_err(failed)
-            }
+        let queue = || {
+            steps.clone().try_for_each(|step| {
+                let word = self.memory.ptr().offset(e.faults + step as u64 * 4);
+                let at = |b: usize| self.address(b, step);
+                e.steps
+                    .launch(&e.gpu, step, p, &at, word, compute)
+                    .map(drop)
+            })
+        };
+        let make = || Graph::of(&e.gpu.context, compute, queue, &failed);
+        match graphs.graph(steps.start, (p, &self.lent), make) {
+            Some(graph) => graph.launch(compute).map(|()| true).map_err(&failed),
+            None => Ok(false),
         }
     }
 
