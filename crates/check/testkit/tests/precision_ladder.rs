@@ -86,6 +86,31 @@ fn a_precision_is_what_a_target_has_of_it() {
     );
 }
 
+/// Sums of numbers of one sign, of which nothing cancels, are not all too small.
+#[test]
+fn products_in_tf32_are_right_in_the_mean() {
+    let graph = product();
+    let positive = |mut t: Tensor| {
+        (0..t.len()).for_each(|i| t.set_f64(i, t.get_f64(i).abs()));
+        t
+    };
+    let inputs = [
+        positive(values(DType::F32, &[M, K], 3)),
+        positive(values(DType::F32, &[K, N], 4)),
+    ];
+    let want = run_graph(&graph, &inputs).unwrap();
+    let program = planned("a100", "sm_80", Precision::Tf32);
+    let text = ptx::emit(&program, "sm_80").unwrap();
+    let out = Tensor::zeros(DType::F32, &[M * N]).unwrap();
+    let [x, w] = inputs;
+    let got = Emulated::on("sm_80").launch(&program, &text, &[], &[x, w, out]);
+    let got = got.unwrap();
+    let off = |i: usize| got[0].get_f64(i) / want[0].get_f64(i) - 1.0;
+    let mean = (0..M * N).map(off).sum::<f64>() / (M * N) as f64;
+    println!("mean error {mean:.1e}");
+    assert!(mean.abs() < 1e-4, "{mean}");
+}
+
 #[test]
 fn matrix_units_multiply_as_exactly_as_was_asked_for() {
     let graph = product();

@@ -61,7 +61,7 @@ pub enum Factors {
     /// The elements.
     #[default]
     Whole,
-    /// f32 elements without the last 13 bits of their mantissas: one product in TF32.
+    /// f32 elements near numbers of TF32, which have 11 bits: one product.
     Tf32,
     /// f32 elements in two parts of TF32 each: three products, the one of both lower parts left out. As exact as
     /// multiply-adds, which take over where a part would be no finite or no normal number.

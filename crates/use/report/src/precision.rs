@@ -4,14 +4,19 @@ use layout::DType;
 use plan::{Plan, Precision, StepWork};
 use std::collections::BTreeMap;
 
-/// What a step multiplies f32 by: where its factors are f32 and how, or that they were rounded to bf16.
-fn way(kernel: &Kernel, schedule: &Schedule) -> Option<&'static str> {
+/// What a step multiplies f32 by: where its factors are f32 and how, or that they are rounded to bf16, which
+/// `asked` asks for.
+fn way(kernel: &Kernel, schedule: &Schedule, asked: Precision) -> Option<&'static str> {
     let dtype = |t: u16| kernel.tiles[t as usize].dtype;
     let factors = kernel.body.iter().find_map(|s| match s {
-        Stmt::Contract { a, .. } if dtype(*a) == DType::F32 => Some(()),
+        Stmt::Contract { a, .. } => Some(dtype(*a)),
         _ => None,
     });
-    factors?;
+    match (factors?, asked) {
+        (DType::F32, _) => {}
+        (DType::BF16, Precision::Bf16) => return Some("bf16"),
+        _ => return None,
+    }
     let fragment = match &schedule.mapping {
         Mapping::Gpu(g) => g.fragment,
         Mapping::Cpu(_) => None,
@@ -32,7 +37,7 @@ pub fn precision_text(plan: &Plan, asked: Precision) -> Option<String> {
         if let StepWork::Kernel {
             kernel, schedule, ..
         } = &step.work
-            && let Some(w) = way(kernel, schedule)
+            && let Some(w) = way(kernel, schedule, asked)
         {
             *ways.entry(w).or_default() += 1;
         }
@@ -45,9 +50,8 @@ pub fn precision_text(plan: &Plan, asked: Precision) -> Option<String> {
         format!("{n} step{s} by {way}")
     };
     let list: Vec<String> = ways.iter().map(each).collect();
-    Some(match (list.is_empty(), asked) {
-        (true, Precision::Bf16) => format!("{asked}: factors of products are rounded to it"),
-        (true, _) => format!("{asked}: nothing multiplies f32"),
-        _ => format!("{asked}: {}", list.join(", ")),
+    Some(match list.is_empty() {
+        true => format!("{asked}: nothing multiplies f32"),
+        false => format!("{asked}: {}", list.join(", ")),
     })
 }

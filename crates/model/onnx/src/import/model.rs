@@ -284,10 +284,15 @@ fn inputs<'m>(c: &mut Ctx<'m>, options: &ImportOptions) -> Lowered {
     }
     if let Some(d) = options.dims.keys().find(|d| !used.contains(*d)) {
         let all: Vec<String> = used.into_iter().collect();
-        let why = format!(
-            "no input has a dimension named '{d}'; the symbolic dimensions are {}",
-            all.join(", ")
-        );
+        let why = match all.is_empty() {
+            true => format!(
+                "no input has a dimension named '{d}': all sizes are numbers in the model; leave it out, or open them with --open-dims"
+            ),
+            false => format!(
+                "no input has a dimension named '{d}'; the symbolic dimensions are {}",
+                all.join(", ")
+            ),
+        };
         return Err(LowerError::Import(ImportError::Model {
             file: c.file.name().into(),
             why,

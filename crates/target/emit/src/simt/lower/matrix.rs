@@ -396,16 +396,23 @@ impl Lower<'_> {
     ) {
         let tall = self.groups[rows].warp / 16;
         let wide = self.groups[columns].warp / 16;
+        let block = |l: &mut Self, s: &Staged, own: i64, step: i64| {
+            let words = l.block(s, own, step);
+            match fragment.factors {
+                Factors::Tf32 => l.in_tf32(words),
+                _ => words,
+            }
+        };
         for step in (0..depth).step_by(fragment.k as usize) {
             let mut lefts = vec![];
             for m in 0..tall {
                 lefts.push(match left {
-                    Left::Staged(s) => self.block(s, m * 16, step),
+                    Left::Staged(s) => block(self, s, m * 16, step),
                     Left::Held(v) => self.packed(fragment.input, v, m as usize, step as usize),
                 });
             }
             for n in 0..wide {
-                let r = self.block(right, n * 16, step);
+                let r = block(self, right, n * 16, step);
                 for (m, a) in lefts.iter().enumerate() {
                     for half in 0..2 {
                         self.b.push(Inst::Multiply {

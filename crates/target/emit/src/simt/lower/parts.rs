@@ -20,6 +20,9 @@ const HALF: i64 = 0x1000;
 const UPPER: i64 = 0xffff_e000;
 /// Twice the bits of 2^-102, below which a lower part may be no normal number.
 const LEAST: i64 = ((127 - 102) << 23) << 1;
+/// What a number times this is added to before its last 13 bits are left out: ln 2 half units of TF32's last bit, so
+/// that the mean of numbers of any size stays as it is. What TF32 has stays the same, and so does what is no number.
+const NEAR: f64 = std::f64::consts::LN_2 / 2048.0;
 /// Sums of what shows that a result is no finite number; several, as each waits for the one before it.
 const CHAINS: usize = 4;
 
@@ -115,6 +118,17 @@ impl Lower<'_> {
                 }
             }
         }
+    }
+
+    /// Words as they are multiplied in TF32: by one multiply-add near one of the two numbers of TF32 on either side,
+    /// where the matrix unit takes the one towards zero.
+    pub(super) fn in_tf32(&mut self, words: [Reg; 4]) -> [Reg; 4] {
+        let by = self.b.float(NEAR, Ty::F32);
+        words.map(|w| {
+            let v = self.b.op(Ty::F32, Op::Bits(w));
+            let near = self.b.op(Ty::F32, Op::MulAdd(v, by, v));
+            self.b.op(Ty::U32, Op::Bits(near))
+        })
     }
 
     /// Words in two parts; the least of twice the bits of what is not 0, less 1, goes to `least`.
