@@ -86,6 +86,28 @@ fn a_precision_is_what_a_target_has_of_it() {
     );
 }
 
+#[test]
+fn a_plan_is_of_the_precision_that_it_was_made_for() {
+    let program = |precision| {
+        let options = ProgramOptions {
+            precision,
+            ..ProgramOptions::default()
+        };
+        planner::program(&product(), &options).unwrap()
+    };
+    let own = vec![(Machine::load("a100").unwrap(), ptx::target("sm_80"))];
+    let planner = Planner::new(own, PlanOptions::default());
+    let exact = program(Precision::Exact);
+    let plan = planner
+        .bind(&exact, &DimBox::new(), &Allotment::default())
+        .unwrap();
+    assert!(plan.belongs_to(&exact).is_ok());
+    for other in [Precision::F32, Precision::Tf32] {
+        let e = plan.belongs_to(&program(other)).unwrap_err().to_string();
+        assert!(e.contains("precision"), "{e}");
+    }
+}
+
 /// Sums of numbers of one sign, of which nothing cancels, are not all too small.
 #[test]
 fn products_in_tf32_are_right_in_the_mean() {

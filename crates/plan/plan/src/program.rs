@@ -354,6 +354,9 @@ impl Program {
         let mut h = blake3::Hasher::new();
         serde_json::to_writer(std::io::BufWriter::new(&mut h), &parts)
             .map_err(|e| PlanError::File(e.to_string()))?;
+        if self.precision != crate::Precision::default() {
+            h.update(self.precision.name().as_bytes());
+        }
         Ok(h.finalize().to_hex().to_string())
     }
 
