@@ -3,7 +3,7 @@ use crate::faults::Faults;
 use crate::gpu::EmulatedGpu;
 use crate::hook::Happened;
 use crate::pinned::PinnedHost;
-use crate::state::{Function, Queue, State, Work, moment};
+use crate::state::{Function, Node, Queue, State, Work, moment};
 use cuda::{
     Arg, Context, DeviceInfo, DevicePtr, DriverError, EventId, FunctionId, FunctionInfo, GraphId,
     Launch, MemoryInfo, ModuleId, Pinned, StreamId,
@@ -326,11 +326,11 @@ impl Context for Handle {
         bytes: u64,
         stream: StreamId,
     ) -> Result<(), DriverError> {
-        let work = Work::Copy {
+        let work = Work::Node(Node::Copy {
             to: to.0,
             from: from.0,
             bytes: bytes as usize,
-        };
+        });
         self.0
             .enter("cuMemcpyDtoDAsync")?
             .push("cuMemcpyDtoDAsync", stream.0, work)
@@ -343,11 +343,11 @@ impl Context for Handle {
         bytes: u64,
         stream: StreamId,
     ) -> Result<(), DriverError> {
-        let work = Work::Fill {
+        let work = Work::Node(Node::Fill {
             at: at.0,
             value,
             bytes: bytes as usize,
-        };
+        });
         self.0
             .enter("cuMemsetD8Async")?
             .push("cuMemsetD8Async", stream.0, work)
@@ -531,11 +531,11 @@ impl Context for Handle {
         if let Err(e) = s.machine.start(&f.code, &launch) {
             return refused("CUDA_ERROR_INVALID_VALUE", e.to_string());
         }
-        let work = Work::Launch {
+        let work = Work::Node(Node::Launch {
             code: f.code.clone(),
             launch: Box::new(launch),
             communicates: f.info.communicates,
-        };
+        });
         if s.queue(CALL, stream.0)?.kept.is_none() {
             s.told.tell(Happened::Launched);
         }
@@ -584,7 +584,7 @@ impl Context for Handle {
         }
         s.told.tell(Happened::Launched);
         for node in nodes {
-            s.push(CALL, stream.0, Work::Node(node))?;
+            s.push(CALL, stream.0, Work::GraphNode(node))?;
         }
         Ok(())
     }

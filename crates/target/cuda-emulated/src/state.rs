@@ -45,11 +45,10 @@ pub(crate) fn moment(e: &Event) -> MutexGuard<'_, Moment> {
 
 /// Something queued.
 pub(crate) enum Work {
-    Launch {
-        code: Arc<Module>,
-        launch: Box<Launch>,
-        communicates: bool,
-    },
+    /// What a graph may hold, queued by itself.
+    Node(Node),
+    /// Part of a graph that is under way.
+    GraphNode(Node),
     Upload {
         to: u64,
         from: Arc<dyn Pinned>,
@@ -62,20 +61,8 @@ pub(crate) enum Work {
         from: u64,
         bytes: usize,
     },
-    Copy {
-        to: u64,
-        from: u64,
-        bytes: usize,
-    },
-    Fill {
-        at: u64,
-        value: u8,
-        bytes: usize,
-    },
     Record(Event, u64),
     Wait(Event, u64),
-    /// Part of a graph that is under way.
-    Node(Node),
 }
 
 /// What a graph holds of a launch, a copy inside device memory or a fill.
@@ -102,37 +89,10 @@ impl Node {
     /// The node that `work` is, or its name where a graph cannot hold it.
     fn of(work: Work) -> Result<Node, &'static str> {
         match work {
-            Work::Launch {
-                code,
-                launch,
-                communicates,
-            } => Ok(Node::Launch {
-                code,
-                launch,
-                communicates,
-            }),
-            Work::Copy { to, from, bytes } => Ok(Node::Copy { to, from, bytes }),
-            Work::Fill { at, value, bytes } => Ok(Node::Fill { at, value, bytes }),
+            Work::Node(node) => Ok(node),
             Work::Upload { .. } | Work::Download { .. } => Err("a copy over the link"),
             Work::Record(..) | Work::Wait(..) => Err("an event"),
-            Work::Node(_) => Err("a graph"),
-        }
-    }
-
-    /// As it is queued of its own.
-    fn work(self) -> Work {
-        match self {
-            Node::Launch {
-                code,
-                launch,
-                communicates,
-            } => Work::Launch {
-                code,
-                launch,
-                communicates,
-            },
-            Node::Copy { to, from, bytes } => Work::Copy { to, from, bytes },
-            Node::Fill { at, value, bytes } => Work::Fill { at, value, bytes },
+            Work::GraphNode(_) => Err("a graph"),
         }
     }
 }
@@ -168,7 +128,7 @@ impl Queue {
         self.busy.is_some()
             || queued
                 .into_iter()
-                .any(|w| matches!(w.1, Work::Launch { .. } | Work::Node(_)))
+                .any(|w| matches!(w.1, Work::Node(Node::Launch { .. }) | Work::GraphNode(_)))
     }
 }
 
@@ -206,6 +166,14 @@ fn failed(call: &'static str, e: &PtxError) -> DriverError {
         code: "CUDA_ERROR_INVALID_VALUE".into(),
         why: e.to_string(),
     }
+}
+
+/// Notes what failed of a write to memory, which stands all the same.
+fn wrote(q: &mut Queue, done: Result<(), PtxError>) -> bool {
+    if let Err(e) = done {
+        q.error.get_or_insert(failed("copy", &e));
+    }
+    true
 }
 
 impl State {
@@ -373,11 +341,12 @@ impl State {
     /// Does `work`, or begins it; says whether memory was written.
     fn work(&mut self, q: &mut Queue, work: Work) -> bool {
         let done = match work {
-            Work::Launch {
-                code,
-                launch,
-                communicates,
-            } => return self.launch(q, &code, *launch, communicates),
+            Work::Node(node) => return self.node(q, node),
+            Work::GraphNode(node) => {
+                // A node begins sooner behind the one before than a launch.
+                q.now = q.now.saturating_sub(time::node_saves_ns());
+                return self.node(q, node);
+            }
             Work::Upload {
                 to,
                 from,
@@ -398,19 +367,6 @@ impl State {
                 self.over_link(q, 1, bytes);
                 self.moved(to, from, bytes)
             }
-            Work::Copy { to, from, bytes } => {
-                q.now += time::inside_ns(&self.gpu.info, bytes as u64);
-                self.moved(to, from, bytes)
-            }
-            Work::Fill { at, value, bytes } => {
-                q.now += time::inside_ns(&self.gpu.info, bytes as u64);
-                self.machine.memory.write(at, &vec![value; bytes])
-            }
-            Work::Node(node) => {
-                // A node begins sooner behind the one before than a launch.
-                q.now = q.now.saturating_sub(time::node_saves_ns());
-                return self.work(q, node.work());
-            }
             Work::Record(e, n) => {
                 let mut m = moment(&e);
                 (m.happened, m.at) = (n, q.now);
@@ -421,10 +377,27 @@ impl State {
                 return false;
             }
         };
-        if let Err(e) = done {
-            q.error.get_or_insert(failed("copy", &e));
-        }
-        true
+        wrote(q, done)
+    }
+
+    /// Does what a graph may hold, or begins it; says whether memory was written.
+    fn node(&mut self, q: &mut Queue, node: Node) -> bool {
+        let done = match node {
+            Node::Launch {
+                code,
+                launch,
+                communicates,
+            } => return self.launch(q, &code, *launch, communicates),
+            Node::Copy { to, from, bytes } => {
+                q.now += time::inside_ns(&self.gpu.info, bytes as u64);
+                self.moved(to, from, bytes)
+            }
+            Node::Fill { at, value, bytes } => {
+                q.now += time::inside_ns(&self.gpu.info, bytes as u64);
+                self.machine.memory.write(at, &vec![value; bytes])
+            }
+        };
+        wrote(q, done)
     }
 
     fn over_link(&mut self, q: &mut Queue, way: usize, bytes: usize) {
