@@ -1,10 +1,9 @@
 //! Products of f32 in parts on what has no parts: what is infinite, no number, too large or too small.
 use crate::families::MATRIX_FAMILIES;
-use crate::suite::{Failure, Subject};
+use crate::suite::{Failure, Subject, wanted};
 use crate::{Rng, matrix_schedules};
 use kernel::{Factors, Kernel, Mapping, Role, Schedule, TileProgram};
 use layout::DType;
-use reference::{Memory, run_kernel};
 use std::sync::Arc;
 use tensor::Tensor;
 
@@ -29,19 +28,6 @@ fn in_parts(s: &Schedule) -> bool {
         Mapping::Gpu(g) => g.fragment.is_some_and(|f| f.factors == Factors::Tf32x3),
         Mapping::Cpu(_) => false,
     }
-}
-
-/// What the reference makes of `buffers`.
-fn wanted(k: &Kernel, buffers: &[Tensor]) -> Result<Vec<Tensor>, String> {
-    let mut memory = Memory::new();
-    for (i, b) in buffers.iter().enumerate() {
-        memory.bind(i as u16, b.clone());
-    }
-    run_kernel(k, &|_| None, &mut memory).map_err(|e| e.to_string())?;
-    let written = (0..k.operands.len() as u16)
-        .filter(|&o| k.operands[o as usize].role == Role::Write)
-        .filter_map(|o| memory.get(o).cloned());
-    Ok(written.collect())
 }
 
 fn factors(
@@ -110,8 +96,8 @@ pub fn special(subject: &dyn Subject, seed: u64, count: usize) -> Result<usize, 
         }
         for (n, class) in CLASSES.into_iter().enumerate() {
             let buffers = factors(&k, class, &mut rng)?;
-            let want = wanted(&k, &buffers)?;
-            let terms = wanted(&k, &magnitudes(&buffers))?;
+            let want = wanted(&k, &|_| None, &buffers)?;
+            let terms = wanted(&k, &|_| None, &magnitudes(&buffers))?;
             let Some(schedule) = matrix_schedules(&k, &mut rng).into_iter().find(in_parts) else {
                 continue;
             };

@@ -107,22 +107,35 @@ pub(crate) fn asked(
     rng: &mut Rng,
 ) -> Result<(Vec<Tensor>, Vec<Tensor>), String> {
     let lookup = |s: &str| symbols.iter().find(|x| x.0 == s).map(|x| x.1);
-    let (mut buffers, mut memory) = (vec![], Memory::new());
-    for (i, o) in k.operands.iter().enumerate() {
+    let mut buffers = vec![];
+    for o in &k.operands {
         let n = o.elements.eval(&lookup).ok_or("an operand has no size")?;
         let mut limits = limits;
         if o.dtype == DType::Bool {
             limits.top = 2;
         }
         let b = random(o.dtype, n.max(0) as usize, limits, rng)?;
-        memory.bind(i as u16, b.clone());
         buffers.push(b);
+    }
+    let want = wanted(k, &lookup, &buffers)?;
+    Ok((buffers, want))
+}
+
+/// What the reference makes of `buffers`, the operands of `k`, in those that are written.
+pub(crate) fn wanted(
+    k: &Kernel,
+    lookup: &dyn Fn(&str) -> Option<i64>,
+    buffers: &[Tensor],
+) -> Result<Vec<Tensor>, String> {
+    let mut memory = Memory::new();
+    for (i, b) in buffers.iter().enumerate() {
+        memory.bind(i as u16, b.clone());
     }
     run_kernel(k, &lookup, &mut memory).map_err(|e| format!("the reference: {e}"))?;
     let written = (0..k.operands.len() as u16)
         .filter(|&o| k.operands[o as usize].role == Role::Write)
         .filter_map(|o| memory.get(o).cloned());
-    Ok((buffers, written.collect()))
+    Ok(written.collect())
 }
 
 /// Whether a subject gives of a program what is wanted; the inner error says why it cannot run it.
