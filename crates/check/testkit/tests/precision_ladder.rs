@@ -75,15 +75,13 @@ fn factors(p: &TileProgram) -> Option<Factors> {
 }
 
 #[test]
-fn a_precision_is_what_a_target_has_of_it() {
-    let (sm_75, sm_80) = (ptx::target("sm_75"), ptx::target("sm_80"));
-    let names = |target| Precision::ALL.map(|p: Precision| p.on(target).name());
-    assert_eq!(names(&sm_75), ["exact", "exact", "exact", "exact", "bf16"]);
-    assert_eq!(names(&sm_80), ["exact", "f32", "f32", "tf32", "bf16"]);
-    assert_eq!(
-        names(&cpu::target(cpu::Isa::Portable)),
-        ["exact", "exact", "exact", "exact", "bf16"]
-    );
+fn what_a_target_lacks_is_multiplied_more_exactly() {
+    let taken = |machine, arch| Precision::ALL.map(|p| factors(&planned(machine, arch, p)));
+    let (parts, tf32) = (Some(Factors::Tf32x3), Some(Factors::Tf32));
+    // bf16 rounds what is multiplied, which has instructions of its own.
+    let whole = Some(Factors::Whole);
+    assert_eq!(taken("a100", "sm_80"), [None, parts, parts, tf32, whole]);
+    assert_eq!(taken("t4", "sm_75"), [None; 5]);
 }
 
 #[test]

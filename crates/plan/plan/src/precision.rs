@@ -1,5 +1,5 @@
 //! How exactly products of f32 are computed.
-use kernel::{Factors, Target};
+use kernel::Factors;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -50,21 +50,6 @@ impl Precision {
             Factors::Whole => true,
             Factors::Tf32x3 => self >= Precision::F32,
             Factors::Tf32 => self >= Precision::Tf32,
-        }
-    }
-
-    /// What programs for `target` compute where this is asked for: the next more exact one that it has
-    /// instructions for.
-    pub fn on(self, target: &Target) -> Precision {
-        let has = |factors: Factors| {
-            let mut all = target.gpu.iter().flat_map(|g| &g.fragments);
-            all.any(|f| f.factors == factors)
-        };
-        match self {
-            Precision::Exact | Precision::Bf16 => self,
-            Precision::Tf32 if has(Factors::Tf32) => Precision::Tf32,
-            _ if has(Factors::Tf32x3) => Precision::F32,
-            _ => Precision::Exact,
         }
     }
 }
