@@ -152,7 +152,7 @@ fn a_plan_that_follows_another_has_graphs_of_its_own() {
 
 #[test]
 fn a_request_that_is_called_off_leaves_the_graphs_behind_it_out() {
-    const NODES: usize = 80;
+    const NODES: usize = 160;
     let b = bench(Some(Launch::Graph), NODES);
     let want = b.run(4, 0).unwrap();
     assert_eq!(b.run(4, 0).unwrap(), want);

@@ -511,6 +511,10 @@ impl Context for Handle {
                 }
             }
         }
+        if shape.early && !f.info.waits_first {
+            let why = "it may begin while the kernel before it runs and does not wait for it first";
+            return refused("EMULATOR_FINDING", why.into());
+        }
         let resident = match f.info.communicates {
             true => per_sm as usize * self.info().sms as usize,
             false => IN_FLIGHT,
@@ -535,6 +539,7 @@ impl Context for Handle {
             code: f.code.clone(),
             launch: Box::new(launch),
             communicates: f.info.communicates,
+            early: shape.early,
         });
         if s.queue(CALL, stream.0)?.kept.is_none() {
             s.told.tell(Happened::Launched);

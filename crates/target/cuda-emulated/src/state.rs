@@ -72,6 +72,7 @@ pub(crate) enum Node {
         code: Arc<Module>,
         launch: Box<Launch>,
         communicates: bool,
+        early: bool,
     },
     Copy {
         to: u64,
@@ -344,7 +345,8 @@ impl State {
             Work::Node(node) => return self.node(q, node),
             Work::GraphNode(node) => {
                 // A node begins sooner behind the one before than a launch.
-                q.now = q.now.saturating_sub(time::node_saves_ns());
+                let early = matches!(node, Node::Launch { early: true, .. });
+                q.now = q.now.saturating_sub(time::node_saves_ns(early));
                 return self.node(q, node);
             }
             Work::Upload {
@@ -387,6 +389,7 @@ impl State {
                 code,
                 launch,
                 communicates,
+                ..
             } => return self.launch(q, &code, *launch, communicates),
             Node::Copy { to, from, bytes } => {
                 q.now += time::inside_ns(&self.gpu.info, bytes as u64);

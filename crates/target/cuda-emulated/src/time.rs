@@ -17,6 +17,8 @@ pub struct Link {
 const LAUNCH_NS: f64 = 2000.0;
 /// The same in a graph.
 const NODE_NS: f64 = 900.0;
+/// The same of one that is launched while the one before it runs.
+const EARLY_NS: f64 = 600.0;
 /// Instructions of warps that an SM issues per clock.
 const ISSUE: f64 = 4.0;
 
@@ -64,9 +66,9 @@ pub(crate) fn launch_ns(info: &DeviceInfo, c: &Counts, ctas: u64) -> u64 {
     LAUNCH_NS as u64 + ns(issue.max(shared).max(memory))
 }
 
-/// Nanoseconds by which a kernel begins sooner as a node of a graph.
-pub(crate) fn node_saves_ns() -> u64 {
-    (LAUNCH_NS - NODE_NS) as u64
+/// Nanoseconds by which a kernel begins sooner as a node of a graph, one that may begin early even more.
+pub(crate) fn node_saves_ns(early: bool) -> u64 {
+    (LAUNCH_NS - if early { EARLY_NS } else { NODE_NS }) as u64
 }
 
 /// What a launch takes before its first instruction.

@@ -85,6 +85,7 @@ fn add(c: &Arc<dyn Context>, f: FunctionId, at: DevicePtr, by: u32, s: &Stream) 
         grid: [2, 1, 1],
         block: [32, 1, 1],
         shared_bytes: 0,
+        early: false,
     };
     c.launch(
         f,
@@ -207,6 +208,7 @@ fn kernels_of_two_streams_run_at_once_beside_the_host() {
         grid: [1, 1, 1],
         block: [1, 1, 1],
         shared_bytes: 0,
+        early: false,
     };
     let ask = Arg::Pointer(p.device_ptr());
     let answer = Arg::Pointer(p.device_ptr().offset(128));
@@ -318,6 +320,46 @@ fn modules_are_loaded_once_per_text() {
 }
 
 #[test]
+fn what_begins_early_waits_first() {
+    let (_d, c) = open();
+    let early = Launch {
+        grid: [2, 1, 1],
+        block: [32, 1, 1],
+        shared_bytes: 0,
+        early: true,
+    };
+    let s = Stream::new(&c, 0).unwrap();
+    let text = |before: &str| {
+        format!(
+            "{}\n.visible .entry k(.param .u64 a)\n{{\n\t.reg .b64 %rd<2>;\n\t.reg .b32 %r<2>;\n{before}\tld.param.u64 %rd1, [a];\n\tld.global.u32 %r1, [%rd1];\n\tgriddepcontrol.wait;\n\tret;\n}}\n",
+            HEAD.replace("sm_75", "sm_90")
+        )
+    };
+    let h100 = EmulatedDriver::new(vec![EmulatedGpu::named("h100").unwrap().with_sms(4)]);
+    let g = h100.open(0).unwrap();
+    let at = g.allocate(256).unwrap();
+    g.upload(at, &[0; 256]).unwrap();
+    let on = Stream::new(&g, 0).unwrap();
+    let launch = |before: &str| {
+        let m = g.load_module(&text(before)).unwrap();
+        let f = g.function(m, "k").unwrap();
+        g.launch(f, early, &[Arg::Pointer(at)], on.id())
+    };
+    launch("\tgriddepcontrol.wait;\n").unwrap();
+    let why = launch("").unwrap_err().to_string();
+    assert!(why.contains("does not wait for it first"), "{why}");
+    // Nothing else of it is different.
+    let f = function(&c, ADD, "add");
+    let args = [
+        Arg::Pointer(c.allocate(256).unwrap()),
+        Arg::U32(64),
+        Arg::U32(1),
+    ];
+    assert!(c.launch(f, early, &args, s.id()).is_err());
+    on.synchronize().unwrap();
+}
+
+#[test]
 fn launches_fail_where_a_gpu_would_refuse_them() {
     let (d, c) = open();
     let f = function(&c, ADD, "add");
@@ -330,6 +372,7 @@ fn launches_fail_where_a_gpu_would_refuse_them() {
             grid: [grid, 1, 1],
             block: [threads, 1, 1],
             shared_bytes,
+            early: false,
         };
         c.launch(f, shape, args, s.id())
     };

@@ -146,6 +146,8 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory per CTA.
     pub shared_bytes: u32,
+    /// Whether it may begin while the kernel queued before it runs, for whose end it waits by itself.
+    pub early: bool,
 }
 
 /// Host memory that the device reads and writes too, at [`Pinned::device_ptr`].

@@ -16,7 +16,7 @@ use std::ops::Range;
 /// Requests of different sizes or places whose graphs a frame keeps.
 const KEPT: usize = 8;
 /// Launches of a graph at most, and predicted seconds: what goes on after a request was called off.
-const MOST: usize = 32;
+const MOST: usize = 64;
 const LONGEST_S: f64 = 1e-3;
 
 /// What the launches of a request depend on.

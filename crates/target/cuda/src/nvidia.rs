@@ -596,25 +596,19 @@ impl Context for Gpu {
         let api = self.open.enter()?;
         let mut values: Vec<[u8; 8]> = args.iter().map(|a| a.bytes()).collect();
         let pointers: Vec<*mut c_void> = values.iter_mut().map(|v| v.as_mut_ptr().cast()).collect();
-        let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
-        // SAFETY: the driver copies as many bytes per argument as the kernel declares, 8 at most of
-        // the types of `Arg`, before it returns.
-        let r = unsafe {
-            (api.launch)(
-                handle(f.0),
-                gx,
-                gy,
-                gz,
-                bx,
-                by,
-                bz,
-                shape.shared_bytes,
-                handle(stream.0),
-                pointers.as_ptr(),
-                null(),
-            )
+        let attributes = [sys::EARLY];
+        let config = sys::LaunchConfig {
+            grid: shape.grid,
+            block: shape.block,
+            shared_bytes: shape.shared_bytes,
+            stream: handle(stream.0),
+            attributes: attributes.as_ptr(),
+            count: u32::from(shape.early),
         };
-        match check(api, "cuLaunchKernel", r) {
+        // SAFETY: the driver reads the configuration and as many attributes as it says, and copies as many bytes
+        // per argument as the kernel declares, 8 at most of the types of `Arg`, before it returns.
+        let r = unsafe { (api.launch)(&config, handle(f.0), pointers.as_ptr(), null()) };
+        match check(api, "cuLaunchKernelEx", r) {
             Err(DriverError::Call { code, why, .. }) => {
                 let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
                 let kernel = names.get(&f.0).cloned().unwrap_or_default();

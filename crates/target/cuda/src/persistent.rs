@@ -457,7 +457,7 @@ impl Init<'_> {
             match &steps.work[i] {
                 Work::Kernel(_) => {
                     let word = faults.ptr().offset(i as u64 * 4);
-                    steps.launch(gpu, i, p, &at, word, &stream)?;
+                    steps.launch(gpu, (i, false), p, &at, word, &stream)?;
                 }
                 Work::Host(h) => {
                     stream.synchronize().map_err(failed)?;

@@ -43,6 +43,7 @@ pub(crate) fn launch(
         grid: [1; 3],
         block: [32, 1, 1],
         shared_bytes: 0,
+        early: false,
     };
     context.launch(function, one, &[Arg::U64(ns)], stream)
 }

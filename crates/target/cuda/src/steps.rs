@@ -57,6 +57,7 @@ impl Geometry {
                 grid: [at(tasks, "tasks")?, 1, 1],
                 block: [*threads, 1, 1],
                 shared_bytes: *shared_bytes,
+                early: false,
             }),
             Geometry::Own {
                 grid,
@@ -66,6 +67,7 @@ impl Geometry {
                 grid: three(grid, "CTAs")?,
                 block: three(threads, "threads")?,
                 shared_bytes: at(shared, "bytes of shared memory")?,
+                early: false,
             }),
         }
     }
@@ -77,6 +79,8 @@ pub(crate) struct Kernel {
     _module: Arc<Module>,
     args: Vec<Source>,
     geometry: Geometry,
+    /// It waits for the kernel before it by itself.
+    early: bool,
     pub faults: Vec<String>,
 }
 
@@ -226,12 +230,12 @@ impl Steps {
         Ok(())
     }
 
-    /// Queues launch `i`; `at` gives the address of a buffer, `fault` that of its word. False where
-    /// it has no tasks.
+    /// Queues launch `i`, which may begin before the launch that was queued last is over if it is `early`; `at`
+    /// gives the address of a buffer, `fault` that of its word. None where it has no tasks.
     pub fn launch(
         &self,
         gpu: &Gpu,
-        i: usize,
+        (i, early): (usize, bool),
         p: &[i64],
         at: &dyn Fn(usize) -> DevicePtr,
         fault: DevicePtr,
@@ -240,7 +244,8 @@ impl Steps {
         let Work::Kernel(k) = &self.work[i] else {
             return Ok(None);
         };
-        let shape = k.geometry.at(p).map_err(|why| self.error(i, why))?;
+        let mut shape = k.geometry.at(p).map_err(|why| self.error(i, why))?;
+        shape.early = early && k.early;
         let tasks = shape.grid.iter().fold(1u32, |n, &g| n.saturating_mul(g));
         if tasks == 0 {
             return Ok(None);
@@ -323,6 +328,7 @@ fn launch(
         _module: module,
         args: list.collect(),
         geometry,
+        early: ptx.early,
         faults: ptx.faults,
     })
 }

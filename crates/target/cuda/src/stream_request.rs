@@ -272,7 +272,7 @@ impl StreamRequest<'_> {
         let at = |b: usize| self.address(b, step);
         let what = (Activity::Kernel, step, 0);
         let queued = Watch::around(&mut watch, &e.gpu, compute, COMPUTE, what, || {
-            e.steps.launch(&e.gpu, step, p, &at, word, compute)
+            e.steps.launch(&e.gpu, (step, false), p, &at, word, compute)
         });
         self.watch = watch;
         let tasks = queued?;
@@ -337,7 +337,7 @@ impl StreamRequest<'_> {
                 let word = self.memory.ptr().offset(e.faults + step as u64 * 4);
                 let at = |b: usize| self.address(b, step);
                 e.steps
-                    .launch(&e.gpu, step, p, &at, word, compute)
+                    .launch(&e.gpu, (step, step > steps.start), p, &at, word, compute)
                     .map(drop)
             })
         };

@@ -12,6 +12,33 @@ pub type Handle = *mut c_void;
 /// `CUdeviceptr`
 pub type Address = u64;
 
+/// `CUlaunchAttribute`: a number that says what it is, and a value of 64 bytes.
+#[repr(C)]
+pub struct LaunchAttribute {
+    pub id: c_uint,
+    pub pad: c_uint,
+    pub value: [u64; 8],
+}
+
+/// `CUlaunchConfig`
+#[repr(C)]
+pub struct LaunchConfig {
+    pub grid: [c_uint; 3],
+    pub block: [c_uint; 3],
+    pub shared_bytes: c_uint,
+    pub stream: Handle,
+    pub attributes: *const LaunchAttribute,
+    pub count: c_uint,
+}
+
+/// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION` and its value: a launch may begin before the one ahead
+/// of it in the stream is over.
+pub const EARLY: LaunchAttribute = LaunchAttribute {
+    id: 6,
+    pad: 0,
+    value: [1, 0, 0, 0, 0, 0, 0, 0],
+};
+
 /// Names of the library, the one that comes with the driver first.
 #[cfg(windows)]
 const NAMES: [&str; 1] = ["nvcuda.dll"];
@@ -78,7 +105,7 @@ functions! {
     function_attribute = "cuFuncGetAttribute" (*mut c_int, c_int, Handle);
     function_set = "cuFuncSetAttribute" (Handle, c_int, c_int);
     occupancy = "cuOccupancyMaxActiveBlocksPerMultiprocessor" (*mut c_int, Handle, c_int, usize);
-    launch = "cuLaunchKernel" (Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *const *mut c_void, *const *mut c_void);
+    launch = "cuLaunchKernelEx" (*const LaunchConfig, Handle, *const *mut c_void, *const *mut c_void);
     stream_create = "cuStreamCreateWithPriority" (*mut Handle, c_uint, c_int);
     stream_destroy = "cuStreamDestroy_v2" (Handle);
     stream_synchronize = "cuStreamSynchronize" (Handle);

@@ -541,6 +541,8 @@ pub(crate) struct Kernel {
     pub maxntid: Option<[u32; 3]>,
     /// Whether CTAs may depend on each other, so that they must be interleaved.
     pub communicates: bool,
+    /// Whether every thread waits for earlier kernels before it does anything.
+    pub waits_first: bool,
     /// Text of the names of registers, for reports: of 32-bit, 64-bit and predicate files.
     pub names: [Vec<String>; 3],
 }

@@ -210,6 +210,7 @@ impl Measured<'_> {
             grid: [grid, 1, 1],
             block: [threads, 1, 1],
             shared_bytes: 0,
+            early: false,
         };
         self.context.launch(f, shape, args, self.stream.id())
     }

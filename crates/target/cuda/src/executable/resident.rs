@@ -316,6 +316,7 @@ impl ResidentExecutable {
                     grid: [workers + 1, 1, 1],
                     block: [shape.threads, 1, 1],
                     shared_bytes: shape.shared_bytes,
+                    early: false,
                 },
                 feed: feed.ptr(),
                 feed_bytes: abi::feed_bytes(capacity) as u64,

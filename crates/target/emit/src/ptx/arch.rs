@@ -14,6 +14,11 @@ pub(super) fn caps(arch: &str) -> crate::simt::Caps {
     }
 }
 
+/// Whether a kernel can say when the next one may be launched, and wait for the one before it.
+pub(super) fn knows_dependents(arch: &str) -> bool {
+    arch == ARCHS[2]
+}
+
 /// The name in [`ARCHS`] of what a GPU of compute capability `cc` runs.
 pub(super) fn arch_of(cc: u32) -> &'static str {
     match cc {

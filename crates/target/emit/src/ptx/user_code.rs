@@ -175,6 +175,7 @@ pub(super) fn ptx(kernel: &Kernel, code: &Arc<Code>) -> Result<Ptx, EmitError> {
         // Nobody has counted them; an assembler decides.
         registers_estimate: 32,
         faults: vec![],
+        early: false,
         own: Some(code.clone()),
     })
 }

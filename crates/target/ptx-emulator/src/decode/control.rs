@@ -69,16 +69,20 @@ impl Builder<'_> {
             "mapa" | "getctarank" | "clusterlaunchcontrol" => {
                 return unsupported(m.line(), format!("clusters of CTAs ('{}')", m.all()));
             }
-            "griddepcontrol" => self.emit(Op::Nop, Class::Control),
+            "griddepcontrol" => {
+                let waits = m.has("wait");
+                m.take("wait");
+                m.take("launch_dependents");
+                let nothing = |i: &Inst| matches!(i.op, Op::Nop) && i.guard == ALWAYS;
+                self.k.waits_first |=
+                    waits && self.guard == ALWAYS && self.k.code.iter().all(nothing);
+                self.emit(Op::Nop, Class::Control);
+            }
             "setmaxnreg" => {
                 while m.first(|_| Some(())).is_some() {}
                 self.emit(Op::Nop, Class::Control);
             }
             _ => return Ok(false),
-        }
-        if m.op() == "griddepcontrol" {
-            m.take("wait");
-            m.take("launch_dependents");
         }
         Ok(true)
     }

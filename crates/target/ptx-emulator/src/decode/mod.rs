@@ -98,6 +98,7 @@ fn blank(name: &str, f: &Function) -> Kernel {
         reqntid: f.reqntid,
         maxntid: f.maxntid,
         communicates: false,
+        waits_first: false,
         names: Default::default(),
     }
 }

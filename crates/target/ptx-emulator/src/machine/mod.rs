@@ -52,6 +52,9 @@ pub struct KernelInfo {
     pub max_threads: u32,
     /// Whether its CTAs may depend on each other, or on the host.
     pub communicates: bool,
+    /// Whether every thread waits for the kernels before it (`griddepcontrol.wait`) before it does anything, so
+    /// that it may be launched while they run.
+    pub waits_first: bool,
 }
 
 impl Module {
@@ -96,6 +99,7 @@ impl Module {
             registers: k.rows32.saturating_add(k.rows64.saturating_mul(2)),
             max_threads: bound.min(1024),
             communicates: k.communicates,
+            waits_first: k.waits_first,
         })
     }
 
