@@ -94,6 +94,15 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
             rng.of(&[1u32, 2, 4]),
             if alone { rng.of(&[1, 2]) } else { 1 },
         ];
+        // Warps along the depth have a fragment's depth each at least.
+        let depth = rng.of(&[16i64, 32, 64, 128]);
+        let inner = last.over.last().map(|&a| &k.axes[a as usize].extent);
+        let there = inner.and_then(|e| e.known()).unwrap_or(depth).min(depth);
+        let deep = rng.of(&[1u32, 1, 2, 4]);
+        let deep = match alone && there % (16 * i64::from(deep)) == 0 && there.count_ones() == 1 {
+            true => deep,
+            false => 1,
+        };
         let tall = i64::from(warps[0]) * rng.of(&[16, 16, 32]);
         let wide = i64::from(warps[1]) * rng.of(&[16, 32, 64]);
         let mut grid: Vec<AxisTile> = batch
@@ -104,7 +113,6 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
         let mut loops = vec![];
         if alone {
             grid.extend(split(&scores, wide, rng));
-            let depth = rng.of(&[16, 32, 64]);
             let (whole, inner) = last.over.split_at(last.over.len().saturating_sub(1));
             loops.extend(whole.iter().map(|&axis| AxisTile { axis, tile: 1 }));
             loops.extend(inner.iter().map(|&axis| AxisTile { axis, tile: depth }));
@@ -131,7 +139,7 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
             chunk: 1,
             raster: rng.of(&[1, 1, 2]),
             mapping: mapping(
-                warps,
+                (warps, deep),
                 (&rows, columns),
                 fragment(input, rng),
                 rng.of(&bytes),
@@ -158,13 +166,13 @@ fn fragment(input: DType, rng: &mut Rng) -> Fragment {
 }
 
 fn mapping(
-    warps: [u32; 2],
+    (warps, deep): ([u32; 2], u32),
     (rows, columns): (&[AxisId], Vec<AxisId>),
     fragment: Fragment,
     load_bytes: u32,
 ) -> Mapping {
     Mapping::Gpu(GpuMapping {
-        threads: warps[0] * warps[1] * 32,
+        threads: warps[0] * warps[1] * deep * 32,
         warps,
         rows: rows.to_vec(),
         columns,

@@ -258,7 +258,16 @@ fn gpu(k: &Kernel, text: &str) -> Read<Mapping> {
     let (a, b) = needed(threads, "cta ", " threads")?;
     let threads = number(&threads[a..b], 1)?;
     let (a, b) = needed(warps, "warps ", "")?;
-    let warps = pair(&warps[a..b])?;
+    // Warps along the depth are those that the threads are more.
+    let flat = warps[a..b].trim();
+    let flat = match flat.strip_suffix(" deep").and_then(|w| w.rsplit_once('x')) {
+        Some((flat, deep)) => {
+            number(deep, 1)?;
+            flat
+        }
+        None => flat,
+    };
+    let warps = pair(flat)?;
     let (a, b) = needed(rows, "rows", "")?;
     let rows = axes(k, &rows[a..b])?;
     let (a, b) = needed(columns, "columns", "")?;

@@ -128,7 +128,8 @@ pub struct Spread {
 pub struct GpuMapping {
     /// Threads per CTA.
     pub threads: u32,
-    /// Warps along the accumulator's rows and columns.
+    /// Warps along the accumulator's rows and columns. With a tensor-core instruction there may be several times
+    /// as many: then as many of each place share the depth of every piece ([`GpuMapping::deep`]).
     pub warps: [u32; 2],
     /// The accumulator's row axes (outermost first).
     pub rows: Vec<AxisId>,
@@ -158,6 +159,17 @@ fn once() -> u32 {
 }
 
 impl GpuMapping {
+    /// Warps along the depth of a product by a tensor-core instruction.
+    pub fn deep(&self) -> u32 {
+        let flat = self.warps[0]
+            .saturating_mul(self.warps[1])
+            .saturating_mul(32);
+        match self.fragment.is_some() && flat > 0 {
+            true => (self.threads / flat).max(1),
+            false => 1,
+        }
+    }
+
     /// How `axis` lies over threads; one thread along it where nothing says so.
     pub fn spread(&self, axis: AxisId) -> Spread {
         let found = self.spread.iter().find(|s| s.axis == axis);

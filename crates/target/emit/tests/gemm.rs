@@ -209,6 +209,9 @@ fn narrow_loads_where_rows_are_not_aligned() {
 fn what_cannot_be_printed_is_named() {
     let k = || gemm(Dim::Known(256));
     assert_eq!(rule(k(), |_, m| m.threads = 64), "mapping");
+    assert_eq!(rule(k(), |_, m| m.threads = 384), "mapping");
+    // Each of four warps has less than a fragment of the depth.
+    assert_eq!(rule(k(), |_, m| m.threads = 512), "warps along the depth");
     assert_eq!(rule(k(), |s, _| s.chunk = 2), "chunk");
     assert_eq!(rule(k(), |_, m| m.registers = 300), "mapping");
     assert_eq!(rule(k(), |s, _| s.grid[0].tile = 48), "rows of a warp");

@@ -181,7 +181,10 @@ fn mapping(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
                 .checked_mul(g.warps[1])
                 .and_then(|w| w.checked_mul(WARP));
             b.need(
-                warps.is_some_and(|w| w >= 1 && (g.fragment.is_none() || w == g.threads)),
+                warps.is_some_and(|w| {
+                    let all = w.checked_mul(g.deep()) == Some(g.threads);
+                    w >= 1 && (g.fragment.is_none() || all && g.deep().is_power_of_two())
+                }),
                 "mapping",
                 || {
                     format!(
@@ -190,6 +193,11 @@ fn mapping(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
                     )
                 },
             )?;
+            let products = k.body.iter();
+            let products = products.filter(|s| matches!(s, Stmt::Contract { .. }));
+            b.need(g.deep() == 1 || products.count() == 1, "mapping", || {
+                "warps lie along the depth of a kernel that is not one product".into()
+            })?;
             b.need(
                 matches!(g.load_bytes, 1 | 2 | 4 | 8 | 16),
                 "mapping",

@@ -54,8 +54,15 @@ pub fn target(arch: &str) -> Target {
         gpu: Some(GpuTarget {
             arch: arch.into(),
             threads: vec![64, 128, 256],
-            tiles: vec![(128, 128), (128, 64), (64, 128), (64, 64), (32, 64)],
-            depths: vec![64, 32, 16],
+            tiles: vec![
+                (128, 128),
+                (128, 64),
+                (64, 128),
+                (64, 64),
+                (32, 64),
+                (32, 32),
+            ],
+            depths: vec![128, 64, 32, 16],
             stages: match caps(arch).copies {
                 true => vec![4, 3, 2, 1],
                 false => vec![1],

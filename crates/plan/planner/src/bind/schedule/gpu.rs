@@ -15,6 +15,7 @@ use kernel::{
     OperandId, Place, Schedule, Spread, Stmt, Swizzle, TileId,
 };
 use layout::DType;
+use machine::calc;
 
 /// Registers of a thread that tile programs may count on, whatever a machine has.
 pub(super) const MOST_REGISTERS: u32 = 255;
@@ -298,6 +299,8 @@ struct Shape<'a> {
     /// A factor that threads make and others read, without a tensor-core instruction.
     shared: Option<TileId>,
     warps: [u32; 2],
+    /// Warps along the depth of a product.
+    deep: u32,
     raster: i64,
 }
 
@@ -334,13 +337,13 @@ impl Gpu<'_> {
                     tile: if axis == innermost { depth.into() } else { 1 },
                 };
                 let loops: Vec<AxisTile> = p.over.iter().map(cut).collect();
-                for &threads in &self.gpu.threads {
-                    let Some(warps) = self.warps(threads, m, n) else {
+                for (threads, deep) in self.threads(&grid, depth) {
+                    let Some(warps) = self.warps(threads / deep, m, n) else {
                         continue;
                     };
-                    // The deepest pipeline that fits, bands no wider than there are rows.
+                    // Bands no wider than there are rows.
                     let raster = self.raster(&grid);
-                    found.extend(self.stages().find_map(|stages| {
+                    found.extend(self.pipelined((threads, &grid), |stages| {
                         let shape = Shape {
                             grid: grid.clone(),
                             loops: loops.clone(),
@@ -349,9 +352,10 @@ impl Gpu<'_> {
                             staged: vec![(p.a, stages), (p.b, stages)],
                             shared: None,
                             warps,
+                            deep,
                             raster,
                         };
-                        self.candidate(shape, m * n / threads)
+                        self.candidate(shape, m * n * deep / threads)
                     }));
                 }
             }
@@ -401,7 +405,7 @@ impl Gpu<'_> {
                 if self.fragment.is_some() && m % (warps * 16) != 0 {
                     continue;
                 }
-                found.extend(self.stages().find_map(|stages| {
+                found.extend(self.pipelined((threads, &grid), |stages| {
                     let shape = Shape {
                         grid: grid.clone(),
                         loops: vec![AxisTile {
@@ -417,6 +421,7 @@ impl Gpu<'_> {
                             .is_none_or(|f| f.input == DType::F32)
                             .then_some(values.a),
                         warps: [warps, 1],
+                        deep: 1,
                         raster: 1,
                     };
                     self.candidate(shape, m * (2 * n + width + own) / threads)
@@ -426,9 +431,67 @@ impl Gpu<'_> {
         found
     }
 
-    /// Pipeline depths to try, deepest first.
-    fn stages(&self) -> impl Iterator<Item = u32> + '_ {
-        self.gpu.stages.iter().copied()
+    /// Tasks of a grid.
+    fn tasks(&self, grid: &[AxisTile]) -> u64 {
+        grid.iter().fold(1u64, |n, c| {
+            let pieces = (self.space.extent(c.axis) + c.tile - 1) / c.tile.max(1);
+            n.saturating_mul(pieces.max(1) as u64)
+        })
+    }
+
+    /// Threads of a CTA, and how many warps of them lie along the depth of pieces of `depth`: some where there are
+    /// fewer tasks than multiprocessors, so that schedulers have warps to change between.
+    fn threads(&self, grid: &[AxisTile], depth: u32) -> Vec<(u32, u32)> {
+        let flat = self.gpu.threads.iter().map(|&t| (t, 1));
+        let workers = self.space.ctx.machine.worker_count() as u64;
+        let Some(f) = self.fragment.filter(|_| self.tasks(grid) < workers) else {
+            return flat.collect();
+        };
+        // Products in parts have sums of their own every so deep.
+        let least = if f.products() > 1 { 32 } else { f.k };
+        let deep = self.gpu.threads.iter().rev().filter_map(|&threads| {
+            let most = (depth / least).min(threads / 32);
+            (most > 1).then(|| (threads, 1 << most.ilog2()))
+        });
+        // What arithmetic and bytes alone say of both is the same: those that are first are looked at.
+        deep.chain(flat).collect()
+    }
+
+    /// The candidate with the deepest pipeline for whose stages there is room, of those from two stages on the
+    /// deepest with which a multiprocessor holds as many CTAs as it has registers and tasks for, or the most: warps
+    /// of another CTA do more against waiting than a stage.
+    fn pipelined(
+        &self,
+        (threads, grid): (u32, &[AxisTile]),
+        made: impl Fn(u32) -> Option<(Candidate, i64)>,
+    ) -> Option<Candidate> {
+        let machine = &self.space.ctx.machine;
+        let each = self
+            .tasks(grid)
+            .div_ceil(machine.worker_count().max(1) as u64);
+        let held = |bytes: i64| {
+            let block = calc::Block {
+                threads: threads.into(),
+                registers: self.registers(threads).into(),
+                shared: bytes as u64,
+            };
+            calc::occupancy(&machine.limits, block).map_or(1, |o| o.ctas.clamp(1, each.max(1)))
+        };
+        let mut best: Option<(u64, Candidate)> = None;
+        for &stages in &self.gpu.stages {
+            // One stage has nothing under way while it is used.
+            if stages < 2 && best.is_some() {
+                break;
+            }
+            let Some((candidate, bytes)) = made(stages) else {
+                continue;
+            };
+            let ctas = held(bytes);
+            if best.as_ref().is_none_or(|b| ctas > b.0) {
+                best = Some((ctas, candidate));
+            }
+        }
+        best.map(|b| b.1)
     }
 
     /// The widest bands of which there is at least one whole.
@@ -502,9 +565,10 @@ impl Gpu<'_> {
         best.map(|b| b.1)
     }
 
-    fn candidate(&self, s: Shape, held: u32) -> Option<Candidate> {
+    /// A candidate and the bytes of shared memory of its CTAs.
+    fn candidate(&self, s: Shape, held: u32) -> Option<(Candidate, i64)> {
         let space = self.space;
-        let threads = s.warps[0] * s.warps[1] * 32;
+        let threads = s.warps[0] * s.warps[1] * s.deep * 32;
         let parts = self.fragment.is_some_and(|f| f.products() > 1);
         let most = match (s.staged.len() > 2, parts) {
             (true, true) => MOST_IN_PARTS,
@@ -524,7 +588,11 @@ impl Gpu<'_> {
         if bytes > most_shared {
             return None;
         }
-        let mut bytes = bytes;
+        // The sums of the warps that are not the first along the depth.
+        let mut bytes = bytes + i64::from((s.deep - 1) * threads / s.deep * held * 4);
+        if bytes > most_shared {
+            return None;
+        }
         if let Some(t) = s.shared {
             let each = r.kernel.tiles[t as usize].axes.iter();
             let size = each
@@ -560,8 +628,12 @@ impl Gpu<'_> {
             spread,
             code: None,
         };
+        let deep = match s.deep {
+            1 => String::new(),
+            n => format!(", {n} of them along the depth"),
+        };
         let what = format!(
-            "{}, {} warps, {bytes} B shared, raster {}",
+            "{}, {} warps{deep}, {bytes} B shared, raster {}",
             tiles::describe(space, &s.grid, &s.loops),
             threads / 32,
             s.raster
@@ -574,12 +646,13 @@ impl Gpu<'_> {
             raster: s.raster,
             mapping: Mapping::Gpu(mapping),
         };
-        Some(Candidate {
+        let candidate = Candidate {
             what,
             kernel: r.kernel.into(),
             schedule: schedule.into(),
             packed: vec![],
-        })
+        };
+        Some((candidate, bytes))
     }
 
     /// Registers of each of so many threads.

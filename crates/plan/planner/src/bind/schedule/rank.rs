@@ -5,7 +5,7 @@ use super::gpu::factors;
 use crate::bind::ctx::Ctx;
 use crate::bind::parallel;
 use crate::bind::predict::{counter, predict_step, sketch_step};
-use kernel::{Kernel, OperandId, Place, Prints, Schedule, Stmt, TileId, TileProgram};
+use kernel::{Kernel, Mapping, OperandId, Place, Prints, Schedule, Stmt, TileId, TileProgram};
 use machine::{Cost, Work};
 use std::sync::Arc;
 
@@ -39,7 +39,11 @@ pub(super) fn ranked(
         numbers = sketched.into_iter().map(|r| r.1).collect();
         few = counted;
         others_too(&mut numbers, counted, |n| {
-            (stages(&list[n]), factors(&list[n]).is_some())
+            (
+                stages(&list[n]),
+                factors(&list[n]).is_some(),
+                deep(&list[n]),
+            )
         });
     }
     let mut refused = None;
@@ -80,6 +84,11 @@ fn stages(c: &Candidate) -> bool {
     let staged = |t: TileId| matches!(c.schedule.place(t), Place::Shared { .. });
     let mut body = c.kernel.body.iter();
     body.any(|s| matches!(s, Stmt::Load { dst, .. } if staged(*dst)))
+}
+
+/// Whether warps of a candidate lie along the depth of a product.
+fn deep(c: &Candidate) -> bool {
+    matches!(&c.schedule.mapping, Mapping::Gpu(g) if g.deep() > 1)
 }
 
 /// Moves the best of the other kind than the first among the `counted`, so that one in [`OTHERS`] of these is of

@@ -329,7 +329,13 @@ impl Lower<'_> {
         let warp = self.quotient(self.thread, 32);
         let across = self.map.warps[1].into();
         match rows {
-            true => self.quotient(warp, across),
+            true => {
+                let row = self.quotient(warp, across);
+                match self.map.deep() {
+                    1 => row,
+                    _ => self.remainder(row, self.map.warps[0].into()),
+                }
+            }
             false => self.remainder(warp, across),
         }
     }

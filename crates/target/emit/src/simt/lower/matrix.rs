@@ -32,6 +32,8 @@ pub(super) struct Staged {
     /// First element of this lane's line, and its place in the line: of a block that is loaded at once one, of one
     /// whose words the lane reads by itself one for each half of the depth.
     lines: Vec<(Reg, Reg)>,
+    /// First depth of this warp's part of a piece.
+    pub(super) from: Reg,
 }
 
 /// Where the left factor comes from.
@@ -73,17 +75,18 @@ impl Lower<'_> {
             );
         }
         let (rows, columns) = self.sides(acc)?;
-        let depth = self.depth(over, fragment.k.into())?;
+        let whole = self.depth(over, fragment.k.into())?;
+        let depth = self.own_depth(whole, fragment.k.into())?;
         let TileStorage::Shared(home) = &*self.homes[b as usize].clone() else {
             return self.fail(
                 "factor in shared memory",
                 "the factor with the columns must be staged in shared memory",
             );
         };
-        let right = self.factor(b, home, (columns, over))?;
+        let right = self.factor(b, home, (columns, over), depth)?;
         let left = match &*self.homes[a as usize].clone() {
-            TileStorage::Shared(home) => Left::Staged(self.factor(a, home, (rows, over))?),
-            TileStorage::Held { .. } if fragment.input != DType::F32 => {
+            TileStorage::Shared(home) => Left::Staged(self.factor(a, home, (rows, over), depth)?),
+            TileStorage::Held { .. } if fragment.input != DType::F32 && self.map.deep() == 1 => {
                 Left::Held(self.held_factor(a, rows, over)?)
             }
             _ => {
@@ -106,7 +109,7 @@ impl Lower<'_> {
     }
 
     /// The groups of an accumulator's rows and columns.
-    fn sides(&self, acc: TileId) -> Result<(usize, usize)> {
+    pub(super) fn sides(&self, acc: TileId) -> Result<(usize, usize)> {
         let axes = &self.kernel.tiles[acc as usize].axes;
         let mut groups: Vec<usize> = axes.iter().filter_map(|&a| self.group_of(a)).collect();
         groups.sort_unstable();
@@ -138,12 +141,26 @@ impl Lower<'_> {
         Ok(depth)
     }
 
+    /// Positions of them that a warp sums, of so many.
+    fn own_depth(&self, depth: i64, each: i64) -> Result<i64> {
+        let deep = i64::from(self.map.deep());
+        let own = depth / deep;
+        match deep == 1 || depth % deep == 0 && own % each == 0 && own.count_ones() == 1 {
+            true => Ok(own),
+            false => self.fail(
+                "warps along the depth",
+                format!("{depth} positions are summed per piece over {deep} warps; a power of two of at least {each} each has fragments"),
+            ),
+        }
+    }
+
     /// A staged factor with the rows or columns of a group.
     fn factor(
         &mut self,
         t: TileId,
         home: &Rc<SharedTile>,
         (group, over): (usize, &[AxisId]),
+        depth: i64,
     ) -> Result<Staged> {
         let tile = &self.kernel.tiles[t as usize];
         let outside = self.groups[group].axes.clone();
@@ -195,15 +212,17 @@ impl Lower<'_> {
             );
         }
         let deep = over.contains(&last);
+        let from = self.deep_part(depth);
         let lines = match bits == 32 && !deep {
-            true => self.word_lines(group, home),
-            false => vec![self.lane_line(group, deep, home, (128 / bits).into())],
+            true => self.word_lines(group, home, from),
+            false => vec![self.lane_line((group, deep), home, (128 / bits).into(), from)],
         };
         Ok(Staged {
             home: home.clone(),
             rows: self.groups[group].rows,
             deep,
             lines,
+            from,
         })
     }
 
@@ -211,10 +230,10 @@ impl Lower<'_> {
     /// its place in the line; lines are loaded in vectors of so many elements.
     fn lane_line(
         &mut self,
-        group: usize,
-        deep: bool,
+        (group, deep): (usize, bool),
         home: &SharedTile,
         vector: i64,
+        from: Reg,
     ) -> (Reg, Reg) {
         let (rows, each) = (self.groups[group].rows, self.groups[group].warp);
         let (lane, warp) = (self.lane(), self.warp_number(rows));
@@ -244,6 +263,7 @@ impl Lower<'_> {
         let each = b.int(each);
         let first = b.mul(warp, each);
         let own = b.add(first, own);
+        let depth = b.add(depth, from);
         let (outer, inner) = if deep { (own, depth) } else { (depth, own) };
         let width = b.int(home.line);
         let line = b.mul(outer, width);
@@ -252,11 +272,12 @@ impl Lower<'_> {
 
     /// The first elements of the lines at this lane's two depths of a fragment of f32, and the places in them of its
     /// first row or column.
-    fn word_lines(&mut self, group: usize, home: &SharedTile) -> Vec<(Reg, Reg)> {
+    fn word_lines(&mut self, group: usize, home: &SharedTile, from: Reg) -> Vec<(Reg, Reg)> {
         let (rows, each) = (self.groups[group].rows, self.groups[group].warp);
         let (lane, warp) = (self.lane(), self.warp_number(rows));
         let own = self.quotient(lane, 4);
         let depth = self.remainder(lane, 4);
+        let depth = self.b.add(depth, from);
         let each = self.b.int(each);
         let first = self.b.mul(warp, each);
         let own = self.b.add(first, own);
@@ -368,7 +389,11 @@ impl Lower<'_> {
     }
 
     /// Sums of this thread at so many fragments.
-    fn sums(&mut self, acc: TileId, (rows, columns): (usize, usize)) -> Result<Vec<Vec<Var>>> {
+    pub(super) fn sums(
+        &mut self,
+        acc: TileId,
+        (rows, columns): (usize, usize),
+    ) -> Result<Vec<Vec<Var>>> {
         let TileStorage::Held { vars, own } = &*self.homes[acc as usize].clone() else {
             return self.fail("accumulator", "it must be held in registers");
         };

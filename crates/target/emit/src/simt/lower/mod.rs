@@ -5,6 +5,7 @@
 //! through shared memory or is computed where it is used. A statement that touches register tiles is
 //! unrolled along their axes, others loop.
 mod access;
+mod deep;
 mod groups;
 mod matrix;
 mod parts;
@@ -98,7 +99,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     l.grid();
     l.homes()?;
     l.zeroed = l.zeroed_tiles();
-    l.nodes(program.body())?;
+    l.task(program.body())?;
     let Lower {
         mut b,
         shared,
@@ -162,7 +163,7 @@ fn fragment(f: Fragment, map: &GpuMapping) -> std::result::Result<(), (&'static 
         ));
     }
     let warps = map.warps[0].checked_mul(map.warps[1]);
-    if warps.and_then(|w| w.checked_mul(32)) != Some(map.threads) {
+    if warps.and_then(|w| w.checked_mul(32 * map.deep())) != Some(map.threads) {
         return Err((
             "threads",
             format!(

@@ -2,15 +2,19 @@
 //!
 //! An f32 is the sum of two parts with 11 bits of mantissa each, but for its last two bits: the one nearest to it, and
 //! what is left, which f32 arithmetic gives exactly. The product of both lower parts is below the last bit of f32 and
-//! left out. Matrix units cut what they add: every [`CHUNK`] of depth begins with sums of its own, which f32 additions
-//! add to the whole. Measured on an H100, the result is nearer to the true one than that of multiply-adds.
+//! left out. (With the upper bits as they are in place of the nearest part, models of the zoo were off by twice to four
+//! times as much on an H200, and as fast.)
+//! Matrix units cut what they add: every [`CHUNK`] of depth begins with sums of its own, which f32 multiply-adds add to
+//! the whole. Measured on an H100, the result is nearer to the true one than that of multiply-adds.
 //!
-//! Where a part has no such form - the nearest one overflows, a factor is infinite, no number, or so small that the
-//! lower part would lose bits - the warp computes the chunk by multiply-adds of the same elements in shared memory.
+//! Factors are [`SCALE`] times as large before they are cut in two, so that no part of any of them is below the least
+//! normal number, of which matrix units lose bits; the sums are made smaller as they are added. Where a factor or a
+//! sum is too large for that, infinite or no number, the sums are no finite numbers: then the warp computes the chunk by
+//! multiply-adds of the same elements in shared memory.
 use super::matrix::{Staged, fragment_sums};
 use super::state::{Lower, Result};
 use crate::simt::ir::{Inst, Op, Reg, Ty, Var};
-use expr::{Binary, Compare, Unary};
+use expr::{Binary, Unary};
 use kernel::Fragment;
 
 /// Depth of the sums that the matrix unit adds up alone.
@@ -18,8 +22,8 @@ const CHUNK: i64 = 32;
 /// Half of the last bit of the upper part, and the upper part's bits.
 const HALF: i64 = 0x1000;
 const UPPER: i64 = 0xffff_e000;
-/// Twice the bits of 2^-102, below which a lower part may be no normal number.
-const LEAST: i64 = ((127 - 102) << 23) << 1;
+/// 2^24: the last bit of any f32 times this is a normal number.
+const SCALE: f64 = 16_777_216.0;
 /// What a number times this is added to before its last 13 bits are left out: ln 2 half units of TF32's last bit, so
 /// that the mean of numbers of any size stays as it is. What TF32 has stays the same, and so does what is no number.
 const NEAR: f64 = std::f64::consts::LN_2 / 2048.0;
@@ -42,27 +46,25 @@ impl Lower<'_> {
         (rows, columns): (usize, usize),
         depth: i64,
     ) -> Result<()> {
-        let least = self.b.var(Ty::U32);
         let own: Vec<Vec<Var>> = sums
             .iter()
             .map(|line| line.iter().map(|_| self.b.var(Ty::F32)).collect())
             .collect();
         for from in (0..depth).step_by(CHUNK as usize) {
             let to = depth.min(from + CHUNK);
-            let most = self.b.constant(u32::MAX.into(), Ty::U32);
-            self.b.set(least, most);
             let zero = self.b.float(0.0, Ty::F32);
             own.iter().flatten().for_each(|&v| self.b.set(v, zero));
             let sides = (self.groups[rows].warp / 16, self.groups[columns].warp / 16);
             for step in (from..to).step_by(fragment.k as usize) {
-                self.multiply_step(fragment, &own, (left, right), sides, (step, least));
+                self.multiply_step(fragment, &own, (left, right), sides, step);
             }
-            let odd = self.odd(&own, least);
+            let odd = self.odd(&own);
             let plain = self.b.op(Ty::Bool, Op::Unary(Unary::Not, odd));
             self.guarded(Some(plain), |l| {
+                let back = l.b.float(1.0 / (SCALE * SCALE), Ty::F32);
                 for (&sum, &part) in sums.iter().flatten().zip(own.iter().flatten()) {
                     let (sum_now, part) = (l.b.get(sum), l.b.get(part));
-                    let both = l.b.binary(Binary::Add, sum_now, part);
+                    let both = l.b.op(Ty::F32, Op::MulAdd(part, back, sum_now));
                     l.b.set(sum, both);
                 }
                 Ok(())
@@ -82,7 +84,7 @@ impl Lower<'_> {
         sums: &[Vec<Var>],
         (left, right): (&Staged, &Staged),
         (tall, wide): (i64, i64),
-        (step, least): (i64, Var),
+        step: i64,
     ) {
         let (few, many, first) = match tall <= wide {
             true => (tall, wide, left),
@@ -91,13 +93,13 @@ impl Lower<'_> {
         let held: Vec<Parts> = (0..few)
             .map(|n| {
                 let words = self.block(first, n * 16, step);
-                self.in_parts(words, least)
+                self.in_parts(words)
             })
             .collect();
         for n in 0..many {
             let second = if tall <= wide { right } else { left };
             let words = self.block(second, n * 16, step);
-            let own = self.in_parts(words, least);
+            let own = self.in_parts(words);
             let with = |m: usize| match tall <= wide {
                 true => (m, n as usize, &held[m], &own),
                 false => (n as usize, m, &own, &held[m]),
@@ -131,34 +133,31 @@ impl Lower<'_> {
         })
     }
 
-    /// Words in two parts; the least of twice the bits of what is not 0, less 1, goes to `least`.
-    fn in_parts(&mut self, words: [Reg; 4], least: Var) -> Parts {
-        let constant = |l: &mut Self, v: i64| l.b.constant(v, Ty::U32);
-        let (half, bits) = (constant(self, HALF), constant(self, UPPER));
-        let one = constant(self, 1);
-        let upper = words.map(|w| {
-            let near = self.b.binary(Binary::Add, w, half);
-            self.b.binary(Binary::And, near, bits)
-        });
-        let mut at = 0;
-        let lower = words.map(|w| {
-            let whole = self.b.op(Ty::F32, Op::Bits(w));
-            let part = self.b.op(Ty::F32, Op::Bits(upper[at]));
-            at += 1;
+    /// Words in two parts, [`SCALE`] times as large.
+    fn in_parts(&mut self, words: [Reg; 4]) -> Parts {
+        let by = self.b.float(SCALE, Ty::F32);
+        let (half, bits) = (
+            self.b.constant(HALF, Ty::U32),
+            self.b.constant(UPPER, Ty::U32),
+        );
+        let both = words.map(|w| {
+            let x = self.b.op(Ty::F32, Op::Bits(w));
+            let whole = self.b.binary(Binary::Mul, x, by);
+            let word = self.b.op(Ty::U32, Op::Bits(whole));
+            let near = self.b.binary(Binary::Add, word, half);
+            let upper = self.b.binary(Binary::And, near, bits);
+            let part = self.b.op(Ty::F32, Op::Bits(upper));
             let rest = self.b.binary(Binary::Sub, whole, part);
-            let twice = self.b.binary(Binary::Shl, w, one);
-            // 0 becomes the greatest.
-            let size = self.b.binary(Binary::Sub, twice, one);
-            let before = self.b.get(least);
-            let now = self.b.binary(Binary::Min, before, size);
-            self.b.set(least, now);
-            self.b.op(Ty::U32, Op::Bits(rest))
+            (upper, self.b.op(Ty::U32, Op::Bits(rest)))
         });
-        Parts { upper, lower }
+        Parts {
+            upper: both.map(|b| b.0),
+            lower: both.map(|b| b.1),
+        }
     }
 
-    /// Whether a lane of the warp has sums that are no finite numbers, or had a factor too small for two parts.
-    fn odd(&mut self, sums: &[Vec<Var>], least: Var) -> Reg {
+    /// Whether a lane of the warp has sums that are no finite numbers.
+    fn odd(&mut self, sums: &[Vec<Var>]) -> Reg {
         let zero = self.b.float(0.0, Ty::F32);
         let mut chains = [zero; CHAINS];
         for (i, &v) in sums.iter().flatten().enumerate() {
@@ -173,10 +172,7 @@ impl Lower<'_> {
         );
         let all = self.b.binary(Binary::Add, a, c);
         let strange = self.b.op(Ty::Bool, Op::Unary(Unary::IsNan, all));
-        let (least, limit) = (self.b.get(least), self.b.constant(LEAST, Ty::U32));
-        let small = self.b.compare(Compare::Lt, least, limit);
-        let own = self.b.binary(Binary::Or, strange, small);
-        self.b.op(Ty::Bool, Op::AnyLane(own))
+        self.b.op(Ty::Bool, Op::AnyLane(strange))
     }
 
     /// The sums and products of this thread at depths `from` to `to`, by multiply-adds.
@@ -188,15 +184,16 @@ impl Lower<'_> {
         (from, to): (i64, i64),
     ) {
         let i = self.b.open_loop();
+        let depth = self.b.add(i, left.from);
         let at = |l: &mut Self, group: usize, slot: usize| l.slot_position(group, slot as i64);
         let mut tops = vec![];
         for slot in 0..sums[0].len() {
             let column = at(self, columns, slot);
-            tops.push(self.element(right, column, i));
+            tops.push(self.element(right, column, depth));
         }
         for (slot, line) in sums.iter().enumerate() {
             let row = at(self, rows, slot);
-            let x = self.element(left, row, i);
+            let x = self.element(left, row, depth);
             for (&y, &sum) in tops.iter().zip(line) {
                 let before = self.b.get(sum);
                 let now = self.b.op(Ty::F32, Op::MulAdd(x, y, before));
