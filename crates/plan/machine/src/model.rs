@@ -423,6 +423,10 @@ pub struct WayCosts {
     /// The same where the next kernel is launched before the one before it is over (programmatic dependent
     /// launch), seconds.
     pub graph_dependent_s: Sourced,
+    /// What a step takes to begin and to end beside its body, seconds: its code and its arguments are fetched, and
+    /// what it stored has to be through.
+    #[serde(default = "no_cost")]
+    pub begin_s: Sourced,
     /// From step to step of a kernel that stays, by one counter of all its CTAs with a poll that pauses and a
     /// fence, as ours does it, seconds.
     pub counter_s: Sourced,
@@ -434,13 +438,14 @@ pub struct WayCosts {
 
 impl WayCosts {
     /// All of them with their names.
-    pub fn all(&self) -> [(&'static str, Sourced); 8] {
+    pub fn all(&self) -> [(&'static str, Sourced); 9] {
         [
             ("launch_gap_s", self.launch_gap_s),
             ("launch_call_s", self.launch_call_s),
             ("graph_s", self.graph_s),
             ("graph_node_s", self.graph_node_s),
             ("graph_dependent_s", self.graph_dependent_s),
+            ("begin_s", self.begin_s),
             ("counter_s", self.counter_s),
             ("answer_s", self.answer_s),
             ("staged", self.staged),
@@ -448,13 +453,14 @@ impl WayCosts {
     }
 
     /// What takes seconds, to be changed.
-    pub(crate) fn seconds_mut(&mut self) -> [&mut Sourced; 7] {
+    pub(crate) fn seconds_mut(&mut self) -> [&mut Sourced; 8] {
         [
             &mut self.launch_gap_s,
             &mut self.launch_call_s,
             &mut self.graph_s,
             &mut self.graph_node_s,
             &mut self.graph_dependent_s,
+            &mut self.begin_s,
             &mut self.counter_s,
             &mut self.answer_s,
         ]

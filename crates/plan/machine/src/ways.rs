@@ -13,6 +13,9 @@
 //! - *Copies* of inputs and outputs: the host brings bytes into page-locked memory and out of it, then they
 //!   cross the link. In a kernel that stays its own tasks carry them.
 //!
+//! Every body is preceded by the fetch of its code, and followed by its stores' way to memory, whichever way it
+//! comes ([`crate::WayCosts::begin_s`]).
+//!
 //! Whatever else bounds a body (its bytes, its instructions) is in its own prediction, which none falls below.
 
 use crate::{Cost, Machine, MachineKind, Source, Sourced, WayCosts, Work, calc, lookup};
@@ -180,10 +183,12 @@ impl WayTime {
 }
 
 impl WayCosts {
-    /// From step to step by `way`, seconds.
-    pub fn edge_s(&self, way: Way) -> Sourced {
+    /// From step to step by `way`, seconds, on a GPU of compute capability `cc`: from 9.0 on a kernel of ours in a
+    /// graph is launched while the one before it runs.
+    pub fn edge_s(&self, way: Way, cc: u32) -> Sourced {
         match way {
             Way::Steps => self.launch_gap_s,
+            Way::Graph if cc >= 90 => self.graph_dependent_s,
             Way::Graph => self.graph_node_s,
             Way::Resident => self.counter_s,
         }
@@ -242,14 +247,14 @@ impl Pricing<'_> {
                     waited = true;
                 }
                 Leg::Kernel(k) if way == Way::Graph => {
-                    let node = self.ways.graph_node_s.value;
+                    let node = self.ways.edge_s(way, self.m.limits.cc).value;
                     if first {
                         // Of a graph's whole time what its end takes is counted there.
                         let begin = self.ways.graph_s.value - node - self.end_s();
                         gpu = gpu.max(host) + begin.max(0.0);
                         host += call;
                     }
-                    gpu += node + k.body_s;
+                    gpu += node + self.ways.begin_s.value + k.body_s;
                     (first, waited) = (false, false);
                 }
                 Leg::Kernel(k) => {
@@ -259,7 +264,7 @@ impl Pricing<'_> {
                     } else {
                         self.ways.launch_gap_s.value
                     };
-                    gpu = host.max(gpu + gap) + k.body_s;
+                    gpu = host.max(gpu + gap) + self.ways.begin_s.value + k.body_s;
                     (first, waited) = (false, false);
                 }
             }
@@ -297,7 +302,7 @@ impl Pricing<'_> {
                     Leg::Kernel(k) => {
                         let workers = (m.workers.count.value * ctas).saturating_sub(1).max(1);
                         let own = k.tasks.div_ceil(workers) as f64 * m.costs.task_s.value;
-                        k.staying_s(m, ctas) + counter + reads * l2 + own
+                        k.staying_s(m, ctas) + ways.begin_s.value + counter + reads * l2 + own
                     }
                 };
             }

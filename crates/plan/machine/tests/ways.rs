@@ -138,7 +138,7 @@ fn other_nvidia_gpus_have_the_prices_as_assumptions_and_others_none() {
 }
 
 #[test]
-fn a_short_request_stays_and_a_long_chain_is_a_graph() {
+fn a_long_chain_is_a_graph_and_one_step_about_even() {
     let m = Machine::load("h100").unwrap();
     let kernel = Leg::Kernel(KernelSpan {
         body_s: 1e-6,
@@ -149,13 +149,16 @@ fn a_short_request_stays_and_a_long_chain_is_a_graph() {
         alone: 1000.0,
         in_step: 1200.0,
     });
-    let best = |n: usize| {
+    let seconds = |n: usize, way: Way| {
         let r = RequestSteps {
             legs: vec![kernel; n],
             may_stay: true,
             ..RequestSteps::default()
         };
-        m.request_ways(&r)[0].way
+        m.request(&r, way).unwrap().seconds
     };
-    assert_eq!((best(1), best(40)), (Way::Resident, Way::Graph));
+    // Requests of 6 and 7 steps took 27 and 29 us as graphs on an H100, and 34 and 44 by a kernel that stays.
+    let more = |n: usize| seconds(n, Way::Resident) - seconds(n, Way::Graph);
+    assert!(more(1).abs() < 0.5e-6, "{}", more(1));
+    assert!(more(40) > 20e-6, "{}", more(40));
 }
