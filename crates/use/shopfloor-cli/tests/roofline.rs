@@ -107,7 +107,7 @@ fn every_step_of_a_model_is_a_point() {
         "batch=1..8",
     ]);
     assert!(
-        out.contains("batch=1..8") && out.contains("compute:fma"),
+        out.contains("batch=1..8") && out.contains("  fma  "),
         "{out}"
     );
     text(&["roofline", "--on", "h100", &model, "--all"]);

@@ -168,7 +168,8 @@ impl RooflineView {
                 cells.push(time(own.map_or(0.0, |x| n * x.bytes_s)));
             }
             cells.extend([
-                p.bound.clone(),
+                // The level or unit alone: a CPU's three caches leave no room for more.
+                p.bound.rsplit(':').next().unwrap_or_default().to_string(),
                 units::seconds(n * s(p)),
                 p.share().map_or("-".into(), units::percent),
             ]);
