@@ -24,6 +24,7 @@ mod targets;
 mod timeline;
 mod zoo;
 mod zoo_on;
+mod zoo_page;
 
 use std::process::ExitCode;
 
@@ -96,7 +97,7 @@ const COMMANDS: &[Command] = &[
     ),
     (
         "zoo",
-        "[--large] [NAME...]: every model against its reference; --predict: to bench/PREDICTED.md; --on DEVICE: on a GPU",
+        "[--large] [NAME...]: every model against its reference; --predict: to bench/PREDICTED.md; --on DEVICE [--out DIR]: on a GPU, --on DEVICE --page FILE DIR...: what that measured",
         zoo::run,
     ),
 ];
