@@ -17,8 +17,8 @@ pub struct Link {
 const LAUNCH_NS: f64 = 2000.0;
 /// The same in a graph.
 const NODE_NS: f64 = 900.0;
-/// The same of one that is launched while the one before it runs.
-const EARLY_NS: f64 = 600.0;
+/// The same of one that is launched while the one before it ends.
+const EARLY_NS: f64 = 750.0;
 /// Instructions of warps that an SM issues per clock.
 const ISSUE: f64 = 4.0;
 

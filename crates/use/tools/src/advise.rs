@@ -522,7 +522,7 @@ pub fn advise(
     // A step more or less costs what lies between steps by the way that they go.
     let mut priced = machine.clone();
     if let (Some(way), Some(ways)) = (&whole.way, machine.way_costs()) {
-        priced.costs.step_s = ways.edge_s(way.way, machine.limits.cc);
+        priced.costs.step_s = ways.edge_s(way.way);
     }
     let s = Subject {
         machine: &priced,
