@@ -258,14 +258,10 @@ fn gpu(k: &Kernel, text: &str) -> Read<Mapping> {
     let (a, b) = needed(threads, "cta ", " threads")?;
     let threads = number(&threads[a..b], 1)?;
     let (a, b) = needed(warps, "warps ", "")?;
-    // Warps along the depth are those that the threads are more.
     let flat = warps[a..b].trim();
-    let flat = match flat.strip_suffix(" deep").and_then(|w| w.rsplit_once('x')) {
-        Some((flat, deep)) => {
-            number(deep, 1)?;
-            flat
-        }
-        None => flat,
+    let (flat, deep) = match flat.strip_suffix(" deep").and_then(|w| w.rsplit_once('x')) {
+        Some((flat, deep)) => (flat, number(deep, 1u32)?),
+        None => (flat, 1),
     };
     let warps = pair(flat)?;
     let (a, b) = needed(rows, "rows", "")?;
@@ -296,6 +292,19 @@ fn gpu(k: &Kernel, text: &str) -> Read<Mapping> {
         } else {
             return fail(piece, FORM);
         }
+    }
+    // Warps along the depth are those that the threads are more.
+    if made.fragment.is_some() && made.deep() != deep {
+        return fail(
+            text,
+            format!(
+                "{} threads are {} times as many as {}x{} warps have, and not {deep} times",
+                made.threads,
+                made.deep(),
+                warps.0,
+                warps.1
+            ),
+        );
     }
     match made.load_bytes > 0 && made.registers > 0 {
         true => Ok(Mapping::Gpu(made)),

@@ -1,7 +1,7 @@
 //! Kernels read back from their text.
 use crate::common;
 use common::*;
-use kernel::{Declared, Given, Kernel, KernelError, Number, Schedule, Stmt, Template};
+use kernel::{Declared, Given, Kernel, KernelError, Mapping, Number, Schedule, Stmt, Template};
 use layout::{DType, Dim};
 use shopfloor_kernel as kernel;
 
@@ -195,6 +195,16 @@ fn schedules_of_every_kind_are_read_back() {
         "in shared, 3 stages, swizzle(3,3,3)  a, b",
     ] {
         assert!(text.contains(&format!("  {line}\n")), "{line} in\n{text}");
+    }
+    let mut deep = gemm_gpu();
+    if let Mapping::Gpu(g) = &mut deep.mapping {
+        g.threads = 512;
+    }
+    let text = given_round_trip(&k, vec![deep]);
+    assert!(text.contains("warps 2x4x2 deep,"), "{text}");
+    for wrong in ["warps 2x4x4 deep,", "warps 2x4,"] {
+        let e = Declared::parse(&text.replace("warps 2x4x2 deep,", wrong)).unwrap_err();
+        assert!(e.to_string().contains("512 threads are 2 times"), "{e}");
     }
     given_round_trip(&conv(14, 14, 8, 16, 2), vec![conv_cpu(2)]);
     given_round_trip(
