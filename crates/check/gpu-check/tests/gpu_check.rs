@@ -42,7 +42,7 @@ fn an_emulated_gpu_is_checked_and_described() {
     let page = std::fs::read_to_string(page).unwrap();
     for part in [
         "Emulated: nothing here was measured on a GPU",
-        "digits_cnn, both ways: both ways give the same bits",
+        "digits_cnn, all ways: all ways give the same bits",
         "it drains and stops, and another one starts",
         "kernel behind kernel in a stream",
         "acknowledged round trip",

@@ -158,7 +158,7 @@ pub fn run(o: &Options) -> Result<(), String> {
                 true => Ok("all ways give the same bits".into()),
                 false => Err("the ways give different bits".to_string()),
             };
-            check(format!("{}, both ways", model.name()), same);
+            check(format!("{}, all ways", model.name()), same);
         }
     }
     Ok(())
