@@ -1,7 +1,7 @@
 //! A request in the engine's admission queue, and the batch that it becomes part of: one caller's thread runs
 //! the batch (the leader) and hands each follower its outputs. `admission` decides; this only waits and wakes.
 use crate::RunError;
-use device::place::{Sleeper, wait_after};
+use workers::place::{Sleeper, wait_after};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

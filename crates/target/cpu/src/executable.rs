@@ -1,7 +1,7 @@
 //! A compiled block: its steps, the memory of a request, and the run of one.
 use crate::exec::View;
 use crate::exec::calls::Known;
-use crate::flow::Flow;
+use workers::flow::Flow;
 use crate::job::Job;
 use crate::pool::{Pool, Workspace};
 use crate::steps::Steps;

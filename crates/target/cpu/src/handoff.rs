@@ -2,14 +2,14 @@
 //! resident workers, and in the ways that programs use else, beside the machine's own cache-line
 //! ping-pong.
 use crate::exec::run as tasks;
-use crate::flow::{Flow, spin_until};
+use workers::flow::{Flow, spin_until};
 use crate::isa::Isa;
 use crate::job::Job;
-use crate::padded::CachePadded;
+use workers::padded::CachePadded;
 use crate::pool::{Pool, Workspace};
 use crate::steps::Steps;
 use crate::ukr::kernels;
-use device::place::{pin, this_thread};
+use workers::place::{pin, this_thread};
 use device::{AlignedBytes, DeviceError, Permit};
 use expr::{Binary, ExprBuilder};
 use kernel::{AxisTile, CpuMapping, Family, KernelBuilder, Mapping, Place, Schedule, TileProgram};

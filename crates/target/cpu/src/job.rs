@@ -1,8 +1,8 @@
 //! A request at work: how its tasks are run by whoever works on it.
 use crate::exec::calls::{Known, Trace};
 use crate::exec::{View, run as tasks};
-use crate::flow::{Exit, Flow, Round, Slot};
-use crate::lease::{LeaseHolder, WorkerLeases};
+use workers::flow::{Exit, Flow, Round, Slot};
+use workers::lease::{LeaseHolder, WorkerLeases};
 use crate::pool::{CallerLease, Fault};
 use crate::steps::{CWork, Steps};
 use crate::trace::TraceRings;

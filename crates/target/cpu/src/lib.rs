@@ -11,19 +11,12 @@ mod device;
 mod digests;
 mod exec;
 mod executable;
-#[doc(hidden)]
-pub mod flow;
 pub mod handoff;
 mod host;
 mod init;
 mod job;
-#[doc(hidden)]
-pub mod lease;
-#[doc(hidden)]
-pub mod padded;
 mod placement;
 mod pool;
-mod prefetch;
 mod shares;
 mod steps;
 mod target;
@@ -32,7 +25,7 @@ mod trace;
 pub use crate::code::{Called, called};
 pub use crate::device::{CpuDevice, CpuOptions};
 pub use crate::pool::Fault;
-pub use ::device::time_slice::{let_others_first, stand_back, step_aside, thread_time_ns};
+pub use workers::time_slice::{let_others_first, stand_back, step_aside, thread_time_ns};
 pub(crate) use microkernels as ukr;
 pub use microkernels::isa;
 pub use microkernels::isa::Isa;

@@ -2,8 +2,8 @@
 //! can have one of its own, but the system may put two threads on one processor and leave another idle until it
 //! balances again, milliseconds later. A thread that shares its processor moves to a free one between two tasks.
 //! `pool` uses it.
-use crate::padded::CachePadded;
-use device::place::{Sleeper, this_cpu};
+use workers::padded::CachePadded;
+use workers::place::{Sleeper, this_cpu};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -136,7 +136,7 @@ impl Drop for CorePlacement<'_> {
 #[cfg(all(test, target_os = "linux", not(loom)))]
 mod tests {
     use super::CoreOccupancy;
-    use device::place::{CpuSet, pin, this_thread};
+    use workers::place::{CpuSet, pin, this_thread};
     use std::sync::Barrier;
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
             assert!(pinned && free);
             assert_eq!(at != cpus[0], cpus.len() == 2, "on {at} of {cpus:?}");
         });
-        let left = |n: &crate::padded::CachePadded<std::sync::atomic::AtomicU32>| {
+        let left = |n: &workers::padded::CachePadded<std::sync::atomic::AtomicU32>| {
             n.load(std::sync::atomic::Ordering::Relaxed)
         };
         assert!(occupancy.on.iter().all(|n| left(n) == 0));

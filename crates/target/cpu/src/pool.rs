@@ -1,13 +1,13 @@
 //! Resident workers: threads that start once per device and serve every request of every session.
 use crate::exec::View;
-use crate::flow::{Exit, Sleep, Slot};
+use workers::flow::{Exit, Sleep, Slot};
 use crate::job::Job;
-use crate::lease::{Wakeups, WorkerLeases};
-use crate::padded::CachePadded;
+use workers::lease::{Wakeups, WorkerLeases};
+use workers::padded::CachePadded;
 use crate::placement::{CoreOccupancy, CorePlacement};
 use crate::trace::TraceRings;
-use device::place::{ThreadId, pin, this_cpu, this_thread};
-use device::time_slice::{TimeSlice, UrgentGuard, set_time_slice};
+use workers::place::{ThreadId, pin, this_cpu, this_thread};
+use workers::time_slice::{TimeSlice, UrgentGuard, set_time_slice};
 use device::{AlignedBytes, DeviceError, Permit};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! The steps of a block, compiled.
 
 use crate::exec::{CKernel, run as tasks};
-use crate::flow::StepSpec;
+use workers::flow::StepSpec;
 use crate::host::CHost;
 use crate::trace::LEAST_S;
 use device::{AlignedBytes, DeviceError};

@@ -1,6 +1,6 @@
 //! The last steps of every worker, in trace rings of fixed size that are always written, without locks or
 //! allocation. `CpuDevice::history` reads them.
-use crate::padded::CachePadded;
+use workers::padded::CachePadded;
 use device::Worked;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

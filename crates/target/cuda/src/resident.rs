@@ -2,7 +2,7 @@
 use crate::driver::{Arg, Context, FunctionId, Launch, Pinned};
 use crate::handles::Stream;
 use crate::{DevicePtr, DriverError};
-use device::ring::{Answer, Ring, RingError, Words};
+use workers::ring::{Answer, Ring, RingError, Words};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -8,13 +8,11 @@ mod buffer;
 mod error;
 mod host_part;
 mod pages;
-pub mod place;
 mod port;
 mod recycle;
-pub mod ring;
 mod state;
 mod store;
-pub mod time_slice;
+mod tables;
 mod unified;
 
 pub use buffer::AlignedBytes;
@@ -28,6 +26,7 @@ pub use port::check_port;
 pub use recycle::{Recycled, Recycler};
 pub use state::State;
 pub use store::{EmptyShelf, PackedBytes, PackedKey, PackedStore, Shelf};
+pub use tables::{Call, StepShape, TableError, Tables};
 pub use unified::{Place, Remote, Transfers, UnifiedBuffer};
 
 use kernel::Target;

@@ -1,11 +1,11 @@
 //! Requests through a ring, drained in submissions of limited length.
 //!
 //! WebGPU promises no progress between workgroups, so nobody may stay on the GPU and poll. The ring is
-//! the one that resident kernels have ([`device::ring`]); its other end is on the host: whoever waits
+//! the one that resident kernels have ([`workers::ring`]); its other end is on the host: whoever waits
 //! for an answer takes what anybody pushed, oldest first, and hands it over in submissions of at most so
 //! many tasks. So callers at once share submissions, and none keeps a GPU for long. The answer says that
 //! the work was handed over, in order; when it is done, whoever maps its results sees.
-use device::ring::{Ring, RingError, Words, abi};
+use workers::ring::{Ring, RingError, Words, abi};
 use std::convert::Infallible;
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -42,7 +42,7 @@ fn account(cpus: &[usize]) -> Option<(u64, u64, f64)> {
     let (busy, all) = processors(&stat, cpus)
         .into_values()
         .fold((0, 0), |a, c| (a.0 + c.0, a.1 + c.1));
-    let own = device::time_slice::process_time_s()?;
+    let own = workers::time_slice::process_time_s()?;
     (all > 0).then_some((busy, all, own))
 }
 

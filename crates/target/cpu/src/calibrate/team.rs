@@ -1,7 +1,7 @@
 //! Pinned threads that run a loop together, and the measurements of one thread against another.
 
 use super::error::CalibrateError;
-use crate::padded::CachePadded;
+use workers::padded::CachePadded;
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -13,7 +13,7 @@ const ROUND: Duration = Duration::from_micros(400);
 /// Pins the calling thread to one CPU; false where the system does not let it (the thread then runs
 /// wherever the system puts it).
 pub fn pin_current_thread(cpu: usize) -> bool {
-    device::place::pin(device::place::this_thread(), cpu)
+    workers::place::pin(workers::place::this_thread(), cpu)
 }
 
 /// A barrier that spins, then yields so that it also ends where threads outnumber CPUs.

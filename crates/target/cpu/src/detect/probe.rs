@@ -166,7 +166,7 @@ pub fn probe_at(root: &Path, affinity: Vec<usize>) -> Facts {
 
 #[cfg(target_os = "linux")]
 fn affinity() -> Vec<usize> {
-    let set = device::place::CpuSet::allowed();
+    let set = workers::place::CpuSet::allowed();
     let ids: Vec<usize> = set.iter().flat_map(|set| set.numbers()).collect();
     if ids.is_empty() {
         fallback_affinity()

@@ -3,7 +3,7 @@
 use super::calls;
 use super::program::CKernel;
 use super::view::{Axes, View};
-use crate::prefetch::prefetch_line_for_write;
+use workers::prefetch::prefetch_line_for_write;
 
 /// Bytes of a row from which on its distance to the next matters, and what it is a multiple of then.
 pub(crate) const WAY: i64 = 2048;

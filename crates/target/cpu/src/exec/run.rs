@@ -1,6 +1,6 @@
 //! Running a compiled tile program's tasks.
 use super::{Ctx, Fault, MAX_AXES, Op, View, contract, fold, map, pool, relabel, transfer};
-use crate::prefetch::prefetch_line;
+use workers::prefetch::prefetch_line;
 
 /// Number of tasks under the parameters `p`, none where nothing is stored; `None` when it does not fit 32 bits.
 pub(crate) fn tasks(k: &super::CKernel, p: &[i64]) -> Option<u32> {

@@ -2,7 +2,7 @@
 use super::section::{Entry, Section};
 use super::{COMPUTE, COPIES, CudaExecutable};
 use crate::watch::LANES;
-use device::ring::{Answer, Times};
+use workers::ring::{Answer, Times};
 use plan::{Activity, DeviceSpan, Span, Timeline};
 use std::time::Instant;
 

@@ -36,7 +36,8 @@ use crate::place::Gpu;
 use crate::pool::{Block as Memory, Pool};
 use crate::resident::{Live, PinnedWords, Start, answer};
 use crate::steps::{CopyDirection, Work};
-use device::ring::{Answer, Call, Ring, RingError, Tables, Times, abi};
+use device::{Call, Tables};
+use workers::ring::{Answer, Ring, RingError, Times, abi};
 use device::{
     DeviceError, Executable, Frame, HostMemory, HostView, Permit, Request, UnifiedRequest,
 };

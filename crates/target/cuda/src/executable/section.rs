@@ -9,7 +9,7 @@
 use super::{CudaExecutable, Port};
 use crate::driver::DevicePtr;
 use crate::steps::Work;
-use device::ring::{Call, StepShape, TableError, Tables};
+use device::{Call, StepShape, TableError, Tables};
 use emit::ptx::ParamValue;
 use emit::ptx::resident::Resident;
 use layout::Dim;

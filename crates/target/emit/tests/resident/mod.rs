@@ -4,7 +4,7 @@ mod assembled;
 mod rig;
 
 use conformance::{Rng, cases, chain, gpu_schedules, is_fault};
-use device::ring::{Failed, Phase, RingError};
+use workers::ring::{Failed, Phase, RingError};
 use kernel::{Role, TileProgram, work};
 use layout::Dim;
 use plan::{TileMap, Wait};

@@ -1,6 +1,7 @@
 //! A resident kernel on the emulator, with the host beside it.
 use conformance::is_fault;
-use device::ring::{Answer, Call, Dump, Ring, StepShape, Tables, Words, abi};
+use device::{Call, StepShape, Tables};
+use workers::ring::{Answer, Dump, Ring, Words, abi};
 use kernel::{TileProgram, work};
 use layout::Dim;
 use plan::Wait;

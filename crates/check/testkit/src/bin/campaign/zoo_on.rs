@@ -249,6 +249,16 @@ pub fn run(on: &str, args: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    // What was measured must not be lost for want of a folder.
+    if let Some(dir) = &o.out
+        && let Err(e) = std::fs::create_dir_all(dir)
+    {
+        eprintln!(
+            "zoo: {}: {e}; name a folder that can be made",
+            dir.display()
+        );
+        return ExitCode::from(2);
+    }
     let mut failed = 0;
     for name in &o.names {
         failed += all(name, &o).unwrap_or_else(|why| {

@@ -445,6 +445,18 @@ fn means(all: &All, others: Option<&Others>, name: &str) -> String {
     figures(name, &all.machine, &list)
 }
 
+/// Columns of what is summed up of steps.
+const SUM: &[&str] = &[
+    "steps",
+    "measured",
+    "predicted",
+    "ratio",
+    "less empty kernels",
+    "predicted",
+    "ratio",
+    "excess",
+];
+
 /// The table of families, the one with most excess first.
 fn families(out: &mut String, all: &All) {
     let (mut sums, mut whole) = (BTreeMap::<&str, Sum>::new(), Sum::default());
@@ -455,18 +467,7 @@ fn families(out: &mut String, all: &All) {
             whole.add(one);
         }
     }
-    let names = [
-        "family",
-        "steps",
-        "measured",
-        "predicted",
-        "ratio",
-        "less empty kernels",
-        "predicted",
-        "ratio",
-        "excess",
-    ];
-    head(out, &names);
+    head(out, &[&["family"], SUM].concat());
     let mut sums: Vec<(&str, Sum)> = sums.into_iter().collect();
     sums.sort_by(|a, b| b.1.excess().total_cmp(&a.1.excess()));
     sums.push(("all", whole));
@@ -490,22 +491,9 @@ fn kernels(out: &mut String, all: &All) {
         }
     }
     let names = [
-        "model",
-        "kernel",
-        "family",
-        "shapes",
-        "schedule",
-        "bound by",
-        "steps",
-        "measured",
-        "predicted",
-        "ratio",
-        "less empty kernels",
-        "predicted",
-        "ratio",
-        "excess",
+        "model", "kernel", "family", "shapes", "schedule", "bound by",
     ];
-    head(out, &names);
+    head(out, &[&names[..], SUM].concat());
     let mut rows: Vec<_> = alike.into_iter().collect();
     rows.sort_by(|a, b| b.1.1.excess().total_cmp(&a.1.1.excess()));
     for ((model, family, shapes, schedule), (first, sum)) in rows.into_iter().take(KERNELS) {

@@ -2,7 +2,7 @@
 use super::super::section::{Amount, Entry};
 use super::ResidentExecutable;
 use crate::resident::Live;
-use device::ring::{Dump, abi};
+use workers::ring::{Dump, abi};
 use std::sync::Arc;
 
 impl ResidentExecutable {

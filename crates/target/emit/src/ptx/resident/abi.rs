@@ -1,4 +1,4 @@
-//! The numbers of the protocol that the text holds. `device::ring` defines them as `repr(C)` structures;
+//! The numbers of the protocol that the text holds. `workers::ring` defines them as `repr(C)` structures;
 //! here they are data, so that nothing here knows the device's side.
 
 /// Parameters of the entry, in order, 8 bytes each.
@@ -124,7 +124,7 @@ pub struct Abi {
 }
 
 impl Abi {
-    /// The protocol from named offsets, as `device::ring::abi::offsets` gives them for a ring of
+    /// The protocol from named offsets, as `workers::ring::abi::offsets` gives them for a ring of
     /// `capacity` entries; `None` when one is missing.
     pub fn new(capacity: u32, offsets: &[(&str, usize)]) -> Option<Abi> {
         let o = |name: &str| {

@@ -232,7 +232,7 @@ pub fn spin(args: &[String]) -> ExitCode {
     let Some(cpu) = cpu else {
         return ExitCode::from(2);
     };
-    if !device::place::pin(device::place::this_thread(), cpu) {
+    if !workers::place::pin(workers::place::this_thread(), cpu) {
         return ExitCode::FAILURE;
     }
     let began = Instant::now();

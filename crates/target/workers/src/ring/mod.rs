@@ -11,14 +11,12 @@
 //! a kernel that meets one of another epoch leaves it to the kernel that comes next, so that a swap of
 //! plans is: launch the next kernel behind the running one, push on.
 //!
-//! What both sides share is laid out in [`abi`]; [`Tables`] makes a plan's steps into what it says.
+//! What both sides share is laid out in [`abi`]; `device::Tables` makes a plan's steps into what it says.
 pub mod abi;
 mod status;
-mod tables;
 mod times;
 
 pub use status::{Dump, Phase, WorkerStatus};
-pub use tables::{Call, StepShape, TableError, Tables};
 pub use times::{Times, WorkerTime};
 
 use abi::{AnswerEntry, Header};

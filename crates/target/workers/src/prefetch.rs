@@ -4,7 +4,7 @@
 const LINES: usize = 4;
 
 /// Prefetches the first lines of the `T` at `p`; there need not be one.
-pub(crate) fn prefetch<T>(p: *const T) {
+pub fn prefetch<T>(p: *const T) {
     for line in 0..size_of::<T>().div_ceil(64).clamp(1, LINES) {
         prefetch_line(p.cast::<u8>().wrapping_add(64 * line));
     }
@@ -12,7 +12,7 @@ pub(crate) fn prefetch<T>(p: *const T) {
 
 /// Prefetches the line of `p`, wherever that points to.
 #[inline]
-pub(crate) fn prefetch_line(p: *const u8) {
+pub fn prefetch_line(p: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -25,7 +25,7 @@ pub(crate) fn prefetch_line(p: *const u8) {
 
 /// Prefetches the line of `p` for writing, wherever that points to.
 #[inline]
-pub(crate) fn prefetch_line_for_write(p: *const u8) {
+pub fn prefetch_line_for_write(p: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     // SAFETY: as a prefetch; processors that do not know this one take it for no instruction.
     unsafe {

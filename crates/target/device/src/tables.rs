@@ -1,5 +1,5 @@
 //! A block's steps as the tables that resident workers read.
-use super::abi::{PayloadHead, SlotHead, StepRecord, WaitRecord};
+use workers::ring::abi::{PayloadHead, SlotHead, StepRecord, WaitRecord};
 use layout::Dim;
 use plan::{TileMap, Wait};
 use std::collections::BTreeSet;
@@ -250,7 +250,7 @@ impl Tables {
         (p.fault != 0).then_some(p.fault as usize)
     }
 
-    /// `(offset, number, step)` of every run of counters, for [`super::Dump`].
+    /// `(offset, number, step)` of every run of counters, for [`workers::ring::Dump`].
     pub fn counters(&self) -> Vec<(u32, u32, u32)> {
         let mut out = vec![];
         for (i, p) in self.places.iter().enumerate() {

@@ -1,12 +1,12 @@
 //! Every interleaving of a host and a worker around one entry of the ring:
-//! `RUSTFLAGS="--cfg loom" cargo test -p shopfloor-device --test loom_ring`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p shopfloor-workers --test loom_ring`.
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
-use shopfloor_device::ring::{Ring, RingError, Words, abi};
+use shopfloor_workers::ring::{Ring, RingError, Words, abi};
 use std::mem::offset_of;
 
 struct Shared {

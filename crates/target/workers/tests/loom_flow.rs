@@ -1,13 +1,13 @@
 //! Every interleaving of the workers' algorithm, on models small enough to be exhausted:
-//! `RUSTFLAGS="--cfg loom" cargo test -p shopfloor-cpu --test loom_flow --release`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p shopfloor-workers --test loom_flow --release`.
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use shopfloor_cpu::flow::{Exit, Flow, Sleep, Slot, StepSpec};
-use shopfloor_cpu::lease::{LeaseHolder, WorkerLeases};
+use shopfloor_workers::flow::{Exit, Flow, Sleep, Slot, StepSpec};
+use shopfloor_workers::lease::{LeaseHolder, WorkerLeases};
 
 fn specs(waits: &[&[u32]]) -> Vec<StepSpec> {
     let each = waits.iter().map(|w| StepSpec {

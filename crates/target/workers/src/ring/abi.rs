@@ -136,7 +136,7 @@ pub struct WaitRecord {
     pub group: u32,
     /// Tasks that the earlier step goes through.
     pub turns: u32,
-    /// Numbers of the map, in the order of [`plan::TileMap::dims`].
+    /// Numbers of the map, in the order of `plan::TileMap::dims`.
     pub map: [u32; 6],
     _rest: [u32; 2],
 }

@@ -19,11 +19,11 @@ use std::{
 
 use crate::padded::CachePadded;
 #[cfg(not(loom))]
-use ::device::place::Sleeper;
-use ::device::place::wait_after;
+use crate::place::Sleeper;
+use crate::place::wait_after;
 #[cfg(not(loom))]
-use ::device::time_slice::set_time_slice;
-use ::device::time_slice::{LastUrgent, TimeSlice, yield_to_equals};
+use crate::time_slice::set_time_slice;
+use crate::time_slice::{LastUrgent, TimeSlice, yield_to_equals};
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
