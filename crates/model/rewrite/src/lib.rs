@@ -18,6 +18,7 @@ mod hoist;
 mod integer;
 mod labels;
 mod maps;
+mod moves;
 mod pads;
 mod pattern;
 mod recurrent;

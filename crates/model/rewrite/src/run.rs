@@ -3,7 +3,7 @@
 use crate::edit::tidy;
 use crate::{
     Change, Error, Fuel, Rewritten, attention, cse, dead, empty, fold, hoist, integer, labels,
-    maps, pads, recurrent, resample, shapes, stages, views,
+    maps, moves, pads, recurrent, resample, shapes, stages, views,
 };
 use graph::{Graph, Op};
 use std::sync::Arc;
@@ -64,6 +64,12 @@ pub const PASSES: &[Pass] = &[
         run: views::run,
         needs: &["no shape arithmetic"],
         establishes: &["merged views"],
+    },
+    Pass {
+        name: "moves",
+        run: moves::run,
+        needs: &["merged views", "no dead code"],
+        establishes: &[],
     },
     Pass {
         name: "maps",

@@ -1,4 +1,5 @@
-//! Views that do nothing, views of views, and broadcasts that the reader does anyway.
+//! Views that do nothing, views of views, broadcasts that the reader does anyway, and gathers and pads that only
+//! look at their input.
 use crate::edit::Edit;
 use crate::{Error, Fuel, Rewritten};
 use graph::{ContractSpec, Graph, NodeId, Op, ValueId, View};
@@ -14,6 +15,10 @@ pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
             Op::View(_) => view(&mut e, n)?,
             Op::Map(_) => map(&mut e, n)?,
             Op::Contract(_) => contract(&mut e, n)?,
+            Op::Pad { before, after, .. } if before.iter().chain(after).all(Dim::is_zero) => {
+                unpadded(&mut e, n)
+            }
+            &Op::Gather { axis, batch: 0 } => gathered(&mut e, n, axis)?,
             _ => true,
         };
         if !more {
@@ -101,6 +106,71 @@ fn view(e: &mut Edit, n: NodeId) -> Result<bool, Error> {
         e.replace(out, from);
     }
     Ok(true)
+}
+
+/// A pad by nothing is its input.
+fn unpadded(e: &mut Edit, n: NodeId) -> bool {
+    let (x, out) = (e.node(n).inputs[0], e.node(n).outputs[0]);
+    if e.value(x).shape != e.value(out).shape || !e.can_replace(out, x) {
+        return true;
+    }
+    let may = e.may(e.title(n), "nothing is padded");
+    if may {
+        e.replace(out, x);
+    }
+    may
+}
+
+/// Known indices that count up evenly are a slice, whose result has the shape of the gather's.
+fn gathered(e: &mut Edit, n: NodeId, axis: usize) -> Result<bool, Error> {
+    let (x, by, out) = (
+        e.node(n).inputs[0],
+        e.node(n).inputs[1],
+        e.node(n).outputs[0],
+    );
+    let from = e.value(x).shape.clone();
+    let Some((start, step, count)) = evenly(&e.value(by).ints, &from[axis]) else {
+        return Ok(true);
+    };
+    if e.value(x).dtype.is_held() {
+        return Ok(true);
+    }
+    if !e.may(e.title(n), "its indices count up evenly") {
+        return Ok(false);
+    }
+    let (mut starts, mut steps, mut extents) =
+        (vec![Dim::ZERO; from.len()], vec![1; from.len()], from);
+    (starts[axis], steps[axis]) = (Dim::Known(start), step);
+    extents[axis] = Dim::Known(count);
+    let origins = e.node(n).origins.clone();
+    let (dtype, shape) = (e.value(out).dtype, e.value(out).shape.clone());
+    let name = e.value(out).name.clone();
+    let slice = View::Slice {
+        starts,
+        steps,
+        extents,
+    };
+    let part = e.add(Op::View(slice), &[x], &format!("{name}.slice"), &origins)?;
+    let spelt = Op::View(View::Reshape(shape.clone()));
+    let seen = e.add_typed(spelt, &[part], vec![(dtype, shape)], &name, &origins)?;
+    e.replace(out, seen);
+    Ok(true)
+}
+
+/// Start, step and count of indices into an axis of `extent`; `None` unless all are known to be inside and each is
+/// as much above the one before.
+fn evenly(indices: &Option<Vec<Dim>>, extent: &Dim) -> Option<(i64, i64, i64)> {
+    let extent = extent.known()?;
+    let at = |i: &Dim| i.known().map(|i| if i < 0 { i + extent } else { i });
+    let all: Vec<i64> = indices.as_ref()?.iter().map(at).collect::<Option<_>>()?;
+    let step = match all.as_slice() {
+        [] => return None,
+        [_] => 1,
+        [a, b, ..] => b - a,
+    };
+    let even = step > 0 && all.windows(2).all(|w| w[1] - w[0] == step);
+    let inside = all.iter().all(|i| (0..extent).contains(i));
+    (even && inside).then_some((all[0], step, all.len() as i64))
 }
 
 /// What `v` broadcasts, when it is an Expand.

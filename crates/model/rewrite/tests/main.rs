@@ -1,5 +1,6 @@
 //! The tests of this crate, in one program.
 mod golden;
+mod moves;
 mod pads;
 mod resample;
 mod same_results;

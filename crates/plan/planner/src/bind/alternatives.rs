@@ -3,14 +3,15 @@
 //!
 //! As for kernels in two (`fusion`): what is in question is planned by itself, as it is and otherwise, and
 //! what gains goes into one program, of which whoever asks makes a plan. Nothing is changed in place.
+use super::fusion::Alike;
 use super::{PlanOptions, Planner};
 use crate::merge::{ItemMerge, join, joinings};
 use crate::relayout::{Order, Region, Relayout, regions, relaid, without_copies};
 use layout::DimBox;
-use plan::{Alternative, Fate, Item, Plan, Program, Segment, ValueIx, Why};
+use plan::{Alternative, Fate, Item, ItemWork, Plan, Program, Segment, ValueIx, Why};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Pairs and regions that are looked at: those that take longest.
+/// Kinds of pairs and regions that are looked at: those that take longest.
 const LOOKED: usize = 8;
 /// Share of the plan's time that one has to take.
 const LONG: f64 = 0.02;
@@ -30,6 +31,29 @@ fn took(plan: &Plan) -> BTreeMap<&str, f64> {
 fn seconds(took: &BTreeMap<&str, f64>, items: &[&Item]) -> f64 {
     let of = |i: &&Item| took.get(i.name.as_str()).copied().unwrap_or(0.0);
     items.iter().map(of).sum()
+}
+
+/// The pairs of items that can be one, those together whose kernels differ in names alone, with what all of a kind
+/// take.
+fn pair_kinds(program: &Program, took: &BTreeMap<&str, f64>) -> Vec<(f64, Vec<ItemMerge>)> {
+    let mut kinds: Vec<(f64, Vec<ItemMerge>)> = vec![];
+    let mut alike = Alike::default();
+    for j in joinings(program) {
+        let (s, a, b) = j.at;
+        let items = program.segments[s].items();
+        let (ItemWork::Kernel { kernel: first, .. }, ItemWork::Kernel { kernel: second, .. }) =
+            (&items[a].work, &items[b].work)
+        else {
+            continue;
+        };
+        let kind = alike.number(&[first, second]);
+        if kind == kinds.len() {
+            kinds.push((0.0, vec![]));
+        }
+        kinds[kind].0 += seconds(took, &[&items[a], &items[b]]);
+        kinds[kind].1.push(j);
+    }
+    kinds
 }
 
 impl Planner {
@@ -57,46 +81,53 @@ impl Planner {
             return None;
         }
         let (quick, took) = (self.quick(), took(plan));
-        let mut pairs: Vec<(f64, ItemMerge)> = vec![];
-        for j in joinings(program) {
-            let items = program.segments[j.at.0].items();
-            let all = seconds(&took, &[&items[j.at.1], &items[j.at.2]]);
-            if all >= LONG * plan.predicted.time_s {
-                pairs.push((all, j));
-            }
-        }
-        pairs.sort_by(|a, b| b.0.total_cmp(&a.0));
-        pairs.truncate(LOOKED);
+        let mut kinds = pair_kinds(program, &took);
+        kinds.retain(|k| k.0 >= LONG * plan.predicted.time_s);
+        kinds.sort_by(|a, b| b.0.total_cmp(&a.0));
+        kinds.truncate(LOOKED);
         let mut whys = vec![];
         let mut chosen: Vec<ItemMerge> = vec![];
         let mut part: BTreeSet<(usize, usize)> = BTreeSet::new();
-        for (_, j) in pairs {
+        for (_, mut pairs) in kinds {
+            // No item is part of two.
+            pairs.retain(|j| {
+                let (s, a, b) = j.at;
+                let free = !part.contains(&(s, a)) && !part.contains(&(s, b));
+                if free {
+                    part.extend([(s, a), (s, b)]);
+                }
+                free
+            });
+            let Some(j) = pairs.first() else { continue };
             let (s, a, b) = j.at;
-            if part.contains(&(s, a)) || part.contains(&(s, b)) {
-                continue;
-            }
             let items = program.segments[s].items();
             let two = [items[a].clone(), items[b].clone()];
             let alone = |i: &[Item]| quick.alone(program, i, &[], &plan.dims, allotment);
-            let (Some(apart), Some(one)) = (alone(&two), alone(std::slice::from_ref(&j.item)))
-            else {
+            let (apart, one) = (alone(&two), alone(std::slice::from_ref(&j.item)));
+            let gain = apart
+                .zip(one)
+                .filter(|(apart, one)| *one < (1.0 - LESS) * apart);
+            let Some((apart, one)) = gain else {
+                for j in &pairs {
+                    part.remove(&(j.at.0, j.at.1));
+                    part.remove(&(j.at.0, j.at.2));
+                }
                 continue;
             };
-            if one >= (1.0 - LESS) * apart {
-                continue;
-            }
             whys.push(Why {
                 pass: Plan::APART.into(),
                 subject: items[a].name.clone(),
-                choice: format!("in one step with '{}'", items[b].name),
+                choice: match pairs.len() {
+                    1 => format!("in one step with '{}'", items[b].name),
+                    n => format!("in one step with '{}', as {} others", items[b].name, n - 1),
+                },
                 alternatives: vec![Alternative {
                     what: "in two steps, as the model's fusion has them".into(),
                     predicted_s: apart,
                 }],
                 reason: format!("predicted {:.4} ms", 1e3 * one),
             });
-            part.extend([(s, a), (s, b)]);
-            chosen.push(j);
+            chosen.extend(pairs);
         }
         if chosen.is_empty() {
             return None;

@@ -28,8 +28,6 @@ const LESS: f64 = 0.03;
 /// A kind of kernel with the items that are of it, by (segment, item).
 struct Kind<'a> {
     kernel: &'a Kernel,
-    /// The kernel without names.
-    unnamed: Kernel,
     items: Vec<(usize, usize, &'a Item)>,
     seconds: f64,
 }
@@ -191,7 +189,31 @@ fn size_of(value: &ProgramValue) -> ProgramValue {
     }
 }
 
-/// The kernel without names: layers differ in them alone.
+/// Numbers of lists of kernels that differ in names alone, as layers do.
+#[derive(Default)]
+pub(super) struct Alike {
+    /// By the hash of the kernels without names.
+    known: HashMap<u64, Vec<usize>>,
+    unnamed: Vec<Vec<Kernel>>,
+}
+
+impl Alike {
+    /// The number of kernels like these; the next one for new ones.
+    pub(super) fn number(&mut self, kernels: &[&Kernel]) -> usize {
+        let mut hasher = self.known.hasher().build_hasher();
+        kernels.iter().for_each(|k| k.hash_unnamed(&mut hasher));
+        let alike = self.known.entry(hasher.finish()).or_default();
+        let unnamed: Vec<Kernel> = kernels.iter().map(|k| unnamed(k)).collect();
+        if let Some(&n) = alike.iter().find(|&&n| self.unnamed[n] == unnamed) {
+            return n;
+        }
+        alike.push(self.unnamed.len());
+        self.unnamed.push(unnamed);
+        self.unnamed.len() - 1
+    }
+}
+
+/// The kernel without names.
 fn unnamed(kernel: &Kernel) -> Kernel {
     let mut k = kernel.clone();
     k.name.clear();
@@ -208,8 +230,7 @@ fn kinds<'a>(program: &'a Program, plan: &Plan) -> Vec<Kind<'a>> {
         .map(|s| (s.name.as_str(), s.predicted.time_s))
         .collect();
     let mut out: Vec<Kind> = Vec::new();
-    // By the hash of the kernel without names.
-    let mut known: HashMap<u64, Vec<usize>> = HashMap::default();
+    let mut alike = Alike::default();
     for (s, segment) in program.segments.iter().enumerate() {
         for (i, item) in segment.items().iter().enumerate() {
             let (ItemWork::Kernel { kernel, .. }, Some(&seconds)) =
@@ -217,25 +238,16 @@ fn kinds<'a>(program: &'a Program, plan: &Plan) -> Vec<Kind<'a>> {
             else {
                 continue;
             };
-            let mut hasher = known.hasher().build_hasher();
-            kernel.hash_unnamed(&mut hasher);
-            let alike = known.entry(hasher.finish()).or_default();
-            let unnamed = unnamed(kernel);
-            match alike.iter().find(|&&k| out[k].unnamed == unnamed) {
-                Some(&k) => {
-                    out[k].items.push((s, i, item));
-                    out[k].seconds += seconds;
-                }
-                None => {
-                    alike.push(out.len());
-                    out.push(Kind {
-                        kernel,
-                        unnamed,
-                        items: vec![(s, i, item)],
-                        seconds,
-                    });
-                }
+            let number = alike.number(&[kernel]);
+            if number == out.len() {
+                out.push(Kind {
+                    kernel,
+                    items: vec![],
+                    seconds: 0.0,
+                });
             }
+            out[number].items.push((s, i, item));
+            out[number].seconds += seconds;
         }
     }
     let least = LONG * plan.predicted.time_s;

@@ -3,6 +3,7 @@
 //! Groups grow in topological order: a node joins the group of a node it reads when their axes fit
 //! (see [`space`]) and no other path leads from the group to the node. Every joining and every
 //! refusal that a person could wonder about leaves a [`Why`].
+mod absorb;
 mod gathered;
 mod order;
 mod space;
@@ -64,6 +65,7 @@ pub(crate) fn groups(graph: &Graph, whys: &mut Vec<Why>, savings: &mut Vec<Savin
     for n in 0..graph.nodes.len() {
         f.add(NodeId(n as u32));
     }
+    f.absorb();
     f.ordered()
 }
 
@@ -464,6 +466,10 @@ impl Fuser<'_> {
             }
         }
         let mut slots: Vec<Option<Group>> = self.groups.into_iter().map(Some).collect();
-        order.into_iter().filter_map(|g| slots[g].take()).collect()
+        order
+            .into_iter()
+            .filter_map(|g| slots[g].take())
+            .filter(|g| !g.nodes.is_empty())
+            .collect()
     }
 }

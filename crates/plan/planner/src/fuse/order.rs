@@ -31,6 +31,21 @@ impl Order {
         }
     }
 
+    /// Groups that read from `g`.
+    pub fn needed_by(&self, g: usize) -> &[usize] {
+        &self.needed_by[g]
+    }
+
+    /// Group `s`, which `g` alone reads from, becomes a part of it: `g` reads what `s` did.
+    pub fn merge(&mut self, s: usize, g: usize) {
+        self.needs[g].retain(|&n| n != s);
+        self.needed_by[s].clear();
+        for source in std::mem::take(&mut self.needs[s]) {
+            self.needed_by[source].retain(|&r| r != s);
+            self.add(g, source);
+        }
+    }
+
     /// What each group needs, in order.
     pub fn needs(self) -> Vec<Vec<usize>> {
         let mut all = self.needs;

@@ -2,11 +2,11 @@
 //!
 //! A value that several concatenations read is written into the largest of them; one whose inputs lie
 //! side by side in another is a part of that one's memory.
-use super::Lowering;
+use super::{Lowering, row_major};
 use crate::fuse::{Anchor, Group};
 use crate::located::Located;
-use graph::{Graph, NodeId, Op, SymbolSource, ValueId, ValueSource};
-use layout::{Dim, Sym, Symbols};
+use graph::{Graph, NodeId, Op, SymbolSource, ValueId, ValueSource, View};
+use layout::{Dim, Layout, Sym, Symbols};
 use plan::ValueIx;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,12 +23,12 @@ struct Place {
 /// Where values that concatenations join are written.
 #[derive(Debug, Default)]
 pub(crate) struct ConcatPlaces {
-    /// The concatenation into which a value is written.
-    home: BTreeMap<ValueId, NodeId>,
+    /// The concatenation into which a value is written, and as which of its inputs: the value or a view of it.
+    home: BTreeMap<ValueId, (NodeId, ValueId)>,
     /// The memory of each concatenation that something was written to.
     places: BTreeMap<NodeId, Place>,
-    /// Values that were written to their places.
-    filled: BTreeSet<ValueId>,
+    /// Inputs of concatenations that were written to their places.
+    filled: BTreeSet<(NodeId, ValueId)>,
     /// Program values that have several writers.
     shared: BTreeSet<ValueIx>,
 }
@@ -54,6 +54,9 @@ impl ConcatPlaces {
             g.nodes.iter().for_each(|n| block[n.0 as usize] = blocks);
             blocks += usize::from(splits);
         }
+        let of_input = |s: &&graph::Symbol| matches!(s.source, SymbolSource::Input { .. });
+        let given = graph.symbols.iter().filter(of_input);
+        let given: BTreeSet<&Sym> = given.map(|s| &s.name).collect();
         let size = |n: NodeId| {
             let out = graph.node(n).outputs[0];
             super::simplify::magnitude(&Dim::product(&graph.value(out).shape))
@@ -63,21 +66,18 @@ impl ConcatPlaces {
             let Op::Concat { axis } = node.op else {
                 continue;
             };
-            if is_output[node.outputs[0].0 as usize] {
-                continue;
-            }
-            let inputs = Inputs::new(graph, n);
+            let inputs = Inputs::new(graph, n, &given);
             for &v in &node.inputs {
-                let ValueSource::Node(p, _) = graph.value(v).source else {
+                let Some((p, made)) = made(graph, v) else {
                     continue;
                 };
                 if block[p.0 as usize] == block[n.0 as usize]
                     && inputs.fits(graph, axis, v)
-                    && !is_output[v.0 as usize]
+                    && !is_output[made.0 as usize]
                 {
-                    let home = joined.home.entry(v).or_insert(n);
-                    if size(n) > size(*home) {
-                        *home = n;
+                    let home = joined.home.entry(made).or_insert((n, v));
+                    if size(n) > size(home.0) {
+                        *home = (n, v);
                     }
                 }
             }
@@ -92,12 +92,25 @@ impl ConcatPlaces {
 
     /// Whether `v` was written to where its concatenation has it.
     pub(crate) fn has(&self, n: NodeId, v: ValueId) -> bool {
-        self.filled.contains(&v) && self.home.get(&v) == Some(&n)
+        self.filled.contains(&(n, v))
     }
 
     /// Memory of concatenation `n`, when something was written to it.
     pub(crate) fn place(&self, n: NodeId) -> Option<Located> {
         self.places.get(&n).map(|p| p.whole.clone())
+    }
+}
+
+/// The value that `v` is, or shows all of in another order or shape, and the node that makes it.
+fn made(graph: &Graph, v: ValueId) -> Option<(NodeId, ValueId)> {
+    let ValueSource::Node(n, _) = graph.value(v).source else {
+        return None;
+    };
+    let node = graph.node(n);
+    match node.op {
+        Op::View(View::Reshape(_) | View::Permute(_)) => made(graph, node.inputs[0]),
+        Op::View(_) => None,
+        _ => Some((n, v)),
     }
 }
 
@@ -117,22 +130,23 @@ struct Inputs {
     out: ValueId,
     /// How often each value.
     times: BTreeMap<ValueId, usize>,
-    /// Symbols of their shapes.
+    /// Symbols of their shapes but for those of inputs, which are known from the beginning.
     needed: BTreeSet<Sym>,
 }
 
 impl Inputs {
-    fn new(graph: &Graph, n: NodeId) -> Inputs {
+    fn new(graph: &Graph, n: NodeId, given: &BTreeSet<&Sym>) -> Inputs {
         let node = graph.node(n);
         let (mut times, mut needed) = (BTreeMap::new(), Symbols::default());
         for &v in &node.inputs {
             *times.entry(v).or_insert(0) += 1;
             graph.value(v).shape.iter().for_each(|d| needed.add(d));
         }
+        let used = needed.used();
         Inputs {
             out: node.outputs[0],
             times,
-            needed: needed.used(),
+            needed: used.into_iter().filter(|s| !given.contains(s)).collect(),
         }
     }
 
@@ -164,16 +178,22 @@ impl Lowering<'_> {
         touched: &[ValueIx],
     ) -> Option<Located> {
         let graph = self.graph;
-        let n = *self.joined.home.get(&v)?;
+        let (n, input) = *self.joined.home.get(&v)?;
         let node = graph.node(n);
         let Op::Concat { axis } = node.op else {
             return None;
         };
         let out = node.outputs[0];
+        let rank = self.shape(out).len();
+        // Outputs, and what others than their makers' views see, are row-major.
+        let own = match input == v && !self.is_output[out.0 as usize] {
+            true => order.to_vec(),
+            false => row_major(rank),
+        };
         if !self.joined.places.contains_key(&n) {
-            let whole = match self.join(out, order, touched) {
+            let whole = match self.join(out, &own, touched) {
                 Some(l) => l,
-                None => self.new_value(self.name(out), self.dtype(out), self.shape(out), order),
+                None => self.new_value(self.name(out), self.dtype(out), self.shape(out), &own),
             };
             self.joined.shared.insert(whole.ix);
             let (mut at, mut starts) = (Dim::ZERO, BTreeMap::new());
@@ -183,7 +203,7 @@ impl Lowering<'_> {
             }
             let place = Place {
                 whole,
-                order: order.to_vec(),
+                order: own,
                 starts,
             };
             self.joined.places.insert(n, place);
@@ -194,14 +214,41 @@ impl Lowering<'_> {
             let is = |d: &&usize| !self.shape(out)[**d].is_one();
             order.iter().filter(is).copied().collect()
         };
-        if long(&place.order) != long(order) || touched.contains(&whole.ix) {
+        if touched.contains(&whole.ix) || input == v && long(&place.order) != long(order) {
             return None;
         }
-        let at = place.starts.get(&v)?;
-        let layout = whole.layout.slice(axis, at, 1, &self.shape(v)[axis])?;
+        let at = place.starts.get(&input)?;
+        let piece = whole.layout.slice(axis, at, 1, &self.shape(input)[axis])?;
+        let layout = self.unviewed(piece, input, v)?;
+        let along = order.iter().rev().find(|d| !self.shape(v)[**d].is_one());
+        let unit = |l: &layout::Leaf| l.stride.is_one();
+        if input != v
+            && !along.is_none_or(|&d| layout.modes[d].coalesce().leaves.last().is_some_and(unit))
+        {
+            return None;
+        }
         let ix = whole.ix;
-        self.joined.filled.insert(v);
+        self.joined.filled.insert((n, input));
         Some(Located { ix, layout })
+    }
+
+    /// The layout of `v` where `seen`, a view of it, has this layout.
+    fn unviewed(&self, layout: Layout, seen: ValueId, v: ValueId) -> Option<Layout> {
+        if seen == v {
+            return Some(layout);
+        }
+        let node = self.graph.producer(seen)?;
+        let from = node.inputs[0];
+        let layout = match &node.op {
+            Op::View(View::Reshape(_)) => layout.reshape(self.shape(from))?,
+            Op::View(View::Permute(perm)) => {
+                let mut back = vec![0; perm.len()];
+                perm.iter().enumerate().for_each(|(d, &p)| back[p] = d);
+                layout.permute(&back)
+            }
+            _ => return None,
+        };
+        self.unviewed(layout, from, v)
     }
 
     /// Concatenation `n` as a part of a larger one, when all that it joins lies there side by side.
@@ -209,9 +256,12 @@ impl Lowering<'_> {
         let graph = self.graph;
         let node = graph.node(n);
         let (&first, out) = (node.inputs.first()?, node.outputs[0]);
-        let home = *self.joined.home.get(&first)?;
+        let (home, as_itself) = *self.joined.home.get(&first)?;
         let larger = graph.node(home);
-        if home == n || !matches!(larger.op, Op::Concat { axis: a } if a == axis) {
+        if home == n
+            || as_itself != first
+            || !matches!(larger.op, Op::Concat { axis: a } if a == axis)
+        {
             return None;
         }
         let from = larger.inputs.iter().position(|&v| v == first)?;
@@ -232,12 +282,15 @@ impl Lowering<'_> {
 
     /// Concatenations that `v`, written to its place, is a piece of.
     pub(crate) fn joins(&self, v: ValueId) -> Vec<NodeId> {
-        if !self.joined.filled.contains(&v) {
-            return vec![];
+        let home = self.joined.home.get(&v);
+        match home.filter(|(n, input)| self.joined.has(*n, *input)) {
+            Some(&(_, input)) => {
+                let all = self.readers[input.0 as usize].iter().copied();
+                all.filter(|&r| matches!(self.graph.node(r).op, Op::Concat { .. }))
+                    .collect()
+            }
+            None => vec![],
         }
-        let all = self.readers[v.0 as usize].iter().copied();
-        all.filter(|&r| matches!(self.graph.node(r).op, Op::Concat { .. }))
-            .collect()
     }
 }
 
@@ -311,6 +364,24 @@ output %s
         };
         let first = p.segments.iter().position(uses);
         assert!(late.is_some() && first > late, "{late:?} {first:?}");
+    }
+
+    #[test]
+    fn what_becomes_a_part_of_an_output_is_written_there() {
+        // The values of an attention with a cache: a product seen as heads, behind those of the past.
+        let p = program(
+            "graph cache
+input %x: f32[1, 3, 8]
+input %w: f32[8, 8]
+input %past: f32[1, 2, 5, 4]
+%v: f32[1, 3, 8] = contract btk,kn->btn %x, %w
+%heads: f32[1, 3, 2, 4] = reshape [1, 3, 2, 4] %v
+%new: f32[1, 2, 3, 4] = permute [0, 2, 1, 3] %heads
+%present: f32[1, 2, 8, 4] = concat axis=2 %past, %new
+output %present
+",
+        );
+        assert_eq!(moves(&p), 1);
     }
 
     #[test]
