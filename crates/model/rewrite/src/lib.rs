@@ -25,6 +25,7 @@ mod recurrent;
 mod resample;
 mod run;
 mod shapes;
+mod shared;
 mod stages;
 mod views;
 

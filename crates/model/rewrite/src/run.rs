@@ -3,7 +3,7 @@
 use crate::edit::tidy;
 use crate::{
     Change, Error, Fuel, Rewritten, attention, cse, dead, empty, fold, hoist, integer, labels,
-    maps, moves, pads, recurrent, resample, shapes, stages, views,
+    maps, moves, pads, recurrent, resample, shapes, shared, stages, views,
 };
 use graph::{Graph, Op};
 use std::sync::Arc;
@@ -106,6 +106,12 @@ pub const PASSES: &[Pass] = &[
         run: fold::run,
         needs: &["simple maps", "no dead code"],
         establishes: &["folded scales"],
+    },
+    Pass {
+        name: "shared",
+        run: shared::run,
+        needs: &["folded scales", "attention found", "no dead code"],
+        establishes: &[],
     },
     Pass {
         name: "stages",
