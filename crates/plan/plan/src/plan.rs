@@ -5,6 +5,7 @@ use kernel::{Kernel, Schedule, TileProgram};
 use layout::{DType, Dim, DimBox, Sym};
 use machine::{Cost, Work};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tensor::WeightId;
 
@@ -337,6 +338,24 @@ impl Block {
             None => self.arena_bytes,
             Some(i) => self.far_arenas.get(i as usize).copied().unwrap_or(0),
         }
+    }
+
+    /// Bytes of results of init that steps of requests use, or that are outputs. What only init itself reads goes
+    /// when it has run.
+    pub fn packed_bytes(&self) -> u64 {
+        let of_step = |s: &Step| -> Vec<BufferId> {
+            match &s.work {
+                StepWork::Kernel { args, .. } => args.clone(),
+                StepWork::Host { inputs, .. } => {
+                    inputs.iter().flatten().map(|a| a.buffer).collect()
+                }
+            }
+        };
+        let outputs = self.outputs.iter().map(|o| o.buffer);
+        let used: BTreeSet<BufferId> = self.steps.iter().flat_map(of_step).chain(outputs).collect();
+        let buffers = used.iter().filter_map(|&b| self.buffers.get(b as usize));
+        let made = buffers.filter(|b| b.kind == BufferKind::Init);
+        made.fold(0, |sum, b| sum.saturating_add(b.bytes))
     }
 
     /// Whether `step`, one of this block's, copies between the memories of two places.

@@ -62,12 +62,12 @@ impl MemoryView {
             for buffer in &b.buffers {
                 match buffer.kind {
                     BufferKind::Weight(id) => drop(weights.insert(id, buffer.bytes)),
-                    BufferKind::Init => m.packed += buffer.bytes,
                     BufferKind::State(_) => m.state += buffer.bytes,
                     BufferKind::Input(_) | BufferKind::Output(_) => m.ports += buffer.bytes,
-                    BufferKind::Arena => {}
+                    BufferKind::Arena | BufferKind::Init => {}
                 }
             }
+            m.packed += b.packed_bytes();
             for r in b.steps.iter().flat_map(reads) {
                 if let Some(buffer) = b.buffers.get(r as usize)
                     && let BufferKind::Weight(id) = buffer.kind

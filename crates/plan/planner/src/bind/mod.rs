@@ -496,13 +496,12 @@ fn memory_of(plan: &Plan) -> u64 {
     let workers = u64::from(plan.devices.first().map_or(1, |d| d.workers));
     let mut total = 0u64;
     for b in plan.blocks() {
-        let init = b.buffers.iter().filter(|b| b.kind == BufferKind::Init);
         let far = b
             .far_arenas
             .iter()
             .fold(0, |a: u64, x| a.saturating_add(*x));
-        total = init
-            .fold(total, |a, x| a.saturating_add(x.bytes))
+        total = total
+            .saturating_add(b.packed_bytes())
             .saturating_add(b.arena_bytes)
             .saturating_add(far)
             .saturating_add(b.scratch_bytes.saturating_mul(workers));

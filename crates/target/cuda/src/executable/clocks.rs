@@ -2,9 +2,9 @@
 use super::section::{Entry, Section};
 use super::{COMPUTE, COPIES, CudaExecutable};
 use crate::watch::LANES;
-use workers::ring::{Answer, Times};
 use plan::{Activity, DeviceSpan, Span, Timeline};
 use std::time::Instant;
+use workers::ring::{Answer, Times};
 
 /// A timeline in the making: stretches of one request, with the host's steps between them.
 pub(super) struct Clocks {

@@ -37,7 +37,6 @@ use crate::pool::{Block as Memory, Pool};
 use crate::resident::{Live, PinnedWords, Start, answer};
 use crate::steps::{CopyDirection, Work};
 use device::{Call, Tables};
-use workers::ring::{Answer, Ring, RingError, Times, abi};
 use device::{
     DeviceError, Executable, Frame, HostMemory, HostView, Permit, Request, UnifiedRequest,
 };
@@ -49,6 +48,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use workers::ring::{Answer, Ring, RingError, Times, abi};
 
 const NAME: &str = "the resident kernel";
 /// Requests that may be under way in a kernel.
