@@ -164,7 +164,33 @@ fn of_one(e: &Edit, n: NodeId, axis: usize) -> Option<(ValueId, Vec<Piece>)> {
     }
     let x = source?;
     let d = e.value(x).dtype;
-    (d == e.value(node.outputs[0]).dtype && !d.is_held()).then_some((x, list))
+    let fits = d == e.value(node.outputs[0]).dtype && !d.is_held() && !of_convolution(e, x);
+    let some = list.iter().any(|p| p.extent > 0);
+    (fits && some).then_some((x, list))
+}
+
+/// Whether `v` is made by a convolution or pool, or element by element from one: such values lie with channels
+/// innermost, where no block is in one piece, and stay so through moves.
+fn of_convolution(e: &Edit, v: ValueId) -> bool {
+    let mut met = vec![v];
+    let mut at = 0;
+    while let Some(&v) = met.get(at).filter(|_| at < DEPTH) {
+        at += 1;
+        let Some(n) = e.writer(v) else { continue };
+        let node = e.node(n);
+        match node.op {
+            Op::Conv(_) | Op::Pool(_) => return true,
+            Op::Map(_) => {
+                for &i in &node.inputs {
+                    if e.value(i).shape == e.value(v).shape && !met.contains(&i) {
+                        met.push(i);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 /// The program that does to every element what its piece asks for; `None` where nothing is asked.
@@ -292,9 +318,7 @@ impl Follow {
                 let same = rest.all(|&i| self.shared(e, i, depth + 1) == Some(first));
                 same.then_some(first)
             }
-            // What convolutions make lies with channels innermost, where no block is in one piece.
-            Op::Conv(_) | Op::Pool(_) => None,
-            _ => Some(v),
+            _ => (!of_convolution(e, v)).then_some(v),
         }
     }
 

@@ -44,8 +44,8 @@ use layout::{DimBox, DimMap, Symbols};
 use machine::{Cost, Machine, MachineKind};
 pub use placement::Placement;
 use plan::{
-    Allotment, Alternative, BufferKind, Candidate, DeviceRef, Item, ItemWork, Observations, Plan,
-    PlanError, PlanSegment, Program, Segment, Serving, ValueIx, ValueOrigin, VerifiedPlan, Why,
+    Allotment, Alternative, Candidate, DeviceRef, Item, ItemWork, Observations, Plan, PlanError,
+    PlanSegment, Program, Segment, Serving, ValueIx, ValueOrigin, VerifiedPlan, Why,
 };
 use prior::Prior;
 pub use reassign::predict_over;
