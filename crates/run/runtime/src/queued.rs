@@ -1,12 +1,12 @@
 //! A request in the engine's admission queue, and the batch that it becomes part of: one caller's thread runs
 //! the batch (the leader) and hands each follower its outputs. `admission` decides; this only waits and wakes.
 use crate::RunError;
-use workers::place::{Sleeper, wait_after};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use supervisor::admission::{Refusal, RunId};
 use tensor::Tensor;
+use workers::place::{Sleeper, wait_after};
 
 /// What becomes of a request.
 pub(crate) enum Outcome {

@@ -1,7 +1,6 @@
 //! A compiled block: its steps, the memory of a request, and the run of one.
 use crate::exec::View;
 use crate::exec::calls::Known;
-use workers::flow::Flow;
 use crate::job::Job;
 use crate::pool::{Pool, Workspace};
 use crate::steps::Steps;
@@ -17,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tensor::WeightStore;
+use workers::flow::Flow;
 
 /// Below this predicted time a request runs on the calling thread alone.
 const TINY_S: f64 = 20e-6;

@@ -2,14 +2,11 @@
 //! resident workers, and in the ways that programs use else, beside the machine's own cache-line
 //! ping-pong.
 use crate::exec::run as tasks;
-use workers::flow::{Flow, spin_until};
 use crate::isa::Isa;
 use crate::job::Job;
-use workers::padded::CachePadded;
 use crate::pool::{Pool, Workspace};
 use crate::steps::Steps;
 use crate::ukr::kernels;
-use workers::place::{pin, this_thread};
 use device::{AlignedBytes, DeviceError, Permit};
 use expr::{Binary, ExprBuilder};
 use kernel::{AxisTile, CpuMapping, Family, KernelBuilder, Mapping, Place, Schedule, TileProgram};
@@ -21,6 +18,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
+use workers::flow::{Flow, spin_until};
+use workers::padded::CachePadded;
+use workers::place::{pin, this_thread};
 
 /// A way to hand work over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,6 @@
 //! A request at work: how its tasks are run by whoever works on it.
 use crate::exec::calls::{Known, Trace};
 use crate::exec::{View, run as tasks};
-use workers::flow::{Exit, Flow, Round, Slot};
-use workers::lease::{LeaseHolder, WorkerLeases};
 use crate::pool::{CallerLease, Fault};
 use crate::steps::{CWork, Steps};
 use crate::trace::TraceRings;
@@ -11,6 +9,8 @@ use plan::{Span, TileNeeds};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+use workers::flow::{Exit, Flow, Round, Slot};
+use workers::lease::{LeaseHolder, WorkerLeases};
 
 /// A request at work, as every worker sees it. It lies on its caller's stack, and on lines of its own: callers write
 /// to their stack all the time, and workers look here for every task.

@@ -2,10 +2,10 @@
 //! can have one of its own, but the system may put two threads on one processor and leave another idle until it
 //! balances again, milliseconds later. A thread that shares its processor moves to a free one between two tasks.
 //! `pool` uses it.
-use workers::padded::CachePadded;
-use workers::place::{Sleeper, this_cpu};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
+use workers::padded::CachePadded;
+use workers::place::{Sleeper, this_cpu};
 
 /// No processor that is counted.
 const NO_CORE: usize = usize::MAX;
@@ -136,8 +136,8 @@ impl Drop for CorePlacement<'_> {
 #[cfg(all(test, target_os = "linux", not(loom)))]
 mod tests {
     use super::CoreOccupancy;
-    use workers::place::{CpuSet, pin, this_thread};
     use std::sync::Barrier;
+    use workers::place::{CpuSet, pin, this_thread};
 
     #[test]
     fn two_on_one_processor_part_where_another_is_free() {

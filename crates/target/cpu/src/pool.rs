@@ -1,19 +1,19 @@
 //! Resident workers: threads that start once per device and serve every request of every session.
 use crate::exec::View;
-use workers::flow::{Exit, Sleep, Slot};
 use crate::job::Job;
-use workers::lease::{Wakeups, WorkerLeases};
-use workers::padded::CachePadded;
 use crate::placement::{CoreOccupancy, CorePlacement};
 use crate::trace::TraceRings;
-use workers::place::{ThreadId, pin, this_cpu, this_thread};
-use workers::time_slice::{TimeSlice, UrgentGuard, set_time_slice};
 use device::{AlignedBytes, DeviceError, Permit};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
+use workers::flow::{Exit, Sleep, Slot};
+use workers::lease::{Wakeups, WorkerLeases};
+use workers::padded::CachePadded;
+use workers::place::{ThreadId, pin, this_cpu, this_thread};
+use workers::time_slice::{TimeSlice, UrgentGuard, set_time_slice};
 
 /// Jobs that may be shown at once; further callers work alone.
 const SLOTS: usize = 16;

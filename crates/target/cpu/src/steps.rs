@@ -1,12 +1,12 @@
 //! The steps of a block, compiled.
 
 use crate::exec::{CKernel, run as tasks};
-use workers::flow::StepSpec;
 use crate::host::CHost;
 use crate::trace::LEAST_S;
 use device::{AlignedBytes, DeviceError};
 use layout::{Dim, DimBox};
 use plan::{Params, Step, TileMap, TileNeeds, Wait};
+use workers::flow::StepSpec;
 
 /// Tasks of one step at most: counters are 32 bits and overshoot by a chunk per worker.
 const MAX_TASKS: u32 = 1 << 30;

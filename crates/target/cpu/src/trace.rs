@@ -1,9 +1,9 @@
 //! The last steps of every worker, in trace rings of fixed size that are always written, without locks or
 //! allocation. `CpuDevice::history` reads them.
-use workers::padded::CachePadded;
 use device::Worked;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+use workers::padded::CachePadded;
 
 /// Records of each worker.
 const KEPT: usize = 1024;

@@ -2,10 +2,10 @@
 use crate::driver::{Arg, Context, FunctionId, Launch, Pinned};
 use crate::handles::Stream;
 use crate::{DevicePtr, DriverError};
-use workers::ring::{Answer, Ring, RingError, Words};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use workers::ring::{Answer, Ring, RingError, Words};
 
 /// Pinned memory as a ring's words.
 pub(crate) struct PinnedWords(pub Arc<dyn Pinned>);

@@ -1,9 +1,9 @@
 //! A block's steps as the tables that resident workers read.
-use workers::ring::abi::{PayloadHead, SlotHead, StepRecord, WaitRecord};
 use layout::Dim;
 use plan::{TileMap, Wait};
 use std::collections::BTreeSet;
 use std::mem::{offset_of, size_of};
+use workers::ring::abi::{PayloadHead, SlotHead, StepRecord, WaitRecord};
 
 /// Counters per step at most, for groups of its tasks.
 const MAX_GROUPS: u64 = 1024;

@@ -5,11 +5,11 @@
 //! for an answer takes what anybody pushed, oldest first, and hands it over in submissions of at most so
 //! many tasks. So callers at once share submissions, and none keeps a GPU for long. The answer says that
 //! the work was handed over, in order; when it is done, whoever maps its results sees.
-use workers::ring::{Ring, RingError, Words, abi};
 use std::convert::Infallible;
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use workers::ring::{Ring, RingError, Words, abi};
 
 /// Requests that may wait to be handed over.
 const SLOTS: u32 = 64;

@@ -1,11 +1,11 @@
 //! Pinned threads that run a loop together, and the measurements of one thread against another.
 
 use super::error::CalibrateError;
-use workers::padded::CachePadded;
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use workers::padded::CachePadded;
 
 /// About how long a round of a measurement takes; the best of several counts.
 const ROUND: Duration = Duration::from_micros(400);

@@ -4,13 +4,13 @@ mod assembled;
 mod rig;
 
 use conformance::{Rng, cases, chain, gpu_schedules, is_fault};
-use workers::ring::{Failed, Phase, RingError};
 use kernel::{Role, TileProgram, work};
 use layout::Dim;
 use plan::{TileMap, Wait};
 use ptx_emulator::{Finding, HostOrder, Launch, Machine, MemoryKind, Status};
 use rig::{Buffer, Model, Rig, Step, Work};
 use shopfloor_emit::ptx;
+use workers::ring::{Failed, Phase, RingError};
 
 fn floats(n: usize, rng: &mut Rng) -> Vec<u8> {
     (0..n)

@@ -1,7 +1,6 @@
 //! A resident kernel on the emulator, with the host beside it.
 use conformance::is_fault;
 use device::{Call, StepShape, Tables};
-use workers::ring::{Answer, Dump, Ring, Words, abi};
 use kernel::{TileProgram, work};
 use layout::Dim;
 use plan::Wait;
@@ -10,6 +9,7 @@ use shopfloor_emit::ptx::resident::{Abi, Idle, Resident};
 use shopfloor_emit::ptx::{ParamSpec, ParamValue};
 use std::cell::RefCell;
 use std::rc::Rc;
+use workers::ring::{Answer, Dump, Ring, Words, abi};
 
 /// The protocol's numbers for the emitter.
 pub fn protocol(capacity: u32) -> Abi {

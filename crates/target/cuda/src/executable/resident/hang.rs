@@ -2,8 +2,8 @@
 use super::super::section::{Amount, Entry};
 use super::ResidentExecutable;
 use crate::resident::Live;
-use workers::ring::{Dump, abi};
 use std::sync::Arc;
+use workers::ring::{Dump, abi};
 
 impl ResidentExecutable {
     /// What every worker is doing, in tables of stretch `k`.
