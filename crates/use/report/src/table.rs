@@ -29,6 +29,13 @@ impl Style {
         }
     }
 
+    /// `text` as a heading that may be longer than a line.
+    pub fn headline(self, text: &str) -> String {
+        let lines = units::wrapped(text, self.width);
+        let lines: Vec<String> = lines.iter().map(|l| self.heading(l)).collect();
+        lines.join("\n")
+    }
+
     /// `text` made to stand back.
     pub fn faint(self, text: &str) -> String {
         if self.color {

@@ -377,7 +377,7 @@ fn kernels_are_told_apart() {
     assert!(out.contains("ours, unvalidated"), "{out}");
     let out = text(&["plan", &m, "--on", "a100", "--kernels", "vendor"]);
     assert!(
-        out.contains("kernels  vendor") && out.contains("vendor-a100"),
+        out.contains("kernels    vendor") && out.contains("vendor-a100"),
         "{out}"
     );
     let out = text(&["plan", &m, "--on", "zen5-2core"]);

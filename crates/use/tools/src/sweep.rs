@@ -3,7 +3,7 @@ use crate::BenchOptions;
 use crate::bench::measure;
 use plan::Goal;
 use plan::division::{Division, Prediction, choose};
-use report::{LatencyMs, SweepReport, SweepRow};
+use report::{HowRun, LatencyMs, SweepReport, SweepRow};
 use shopfloor::division::predictions;
 use shopfloor::{Error, Model, ModelOptions, SessionBuilder, inputs};
 use std::path::Path;
@@ -30,6 +30,12 @@ pub fn sweep(
         g => g,
     };
     let engine = builder.engine()?;
+    if engine.device().emulated_ns().is_some() {
+        return Err(Error::Usage(format!(
+            "a sweep has many callers, and '{}' is emulated and has one clock for all of them; leave --sweep out, or run on cpu",
+            engine.device().name()
+        )));
+    }
     let model = Model::open(path, model_options)?;
     let all = predictions(&engine, &model, goal, None)?;
     let name = model.program().name.clone();
@@ -58,6 +64,7 @@ pub fn sweep(
         ways.extend(p.map(|p| (*p, chosen.instances)));
     }
     let mut rows = Vec::new();
+    let mut how = HowRun::default();
     let n = ways.len();
     for (at, (p, instances)) in ways.into_iter().enumerate() {
         progress(at as f64 / n as f64);
@@ -79,6 +86,7 @@ pub fn sweep(
         let callers = (instances * p.batch + waits) as usize;
         let named = inputs::random_inputs(session.model(), &inputs::sizes(session.model()).0)?;
         let (ms, took) = measure(&session, &named, options, callers, &|_| {})?;
+        how = shopfloor::how_run(&session);
         let run_s = p.beside(instances);
         rows.push(SweepRow {
             batch: p.batch,
@@ -105,6 +113,7 @@ pub fn sweep(
             engine.device().name(),
             engine.device().target().name
         ),
+        how,
         threads: engine.device().workers(),
         bound_ms: match goal {
             Goal::Throughput { max_latency_s } => max_latency_s.map(|s| 1e3 * s),

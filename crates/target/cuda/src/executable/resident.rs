@@ -37,18 +37,19 @@ use crate::pool::{Block as Memory, Pool};
 use crate::resident::{Live, PinnedWords, Start, answer};
 use crate::steps::{CopyDirection, Work};
 use device::{Call, Tables};
-use workers::ring::{Answer, Ring, RingError, Times, abi};
 use device::{
     DeviceError, Executable, Frame, HostMemory, HostView, Permit, Request, UnifiedRequest,
 };
 use emit::ptx::resident::{Abi, Idle, Resident};
 use kernel::TileProgram;
 use layout::Dim;
+use machine::Way;
 use plan::{Activity, Block, Bound, BufferKind, Params, Timeline};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use workers::ring::{Answer, Ring, RingError, Times, abi};
 
 const NAME: &str = "the resident kernel";
 /// Requests that may be under way in a kernel.
@@ -875,6 +876,10 @@ impl Executable for ResidentExecutable {
     ) -> Result<(), DeviceError> {
         let f = self.own(frame)?;
         self.inner.run_unified(f.other(&self.inner)?, request)
+    }
+
+    fn way(&self) -> Option<Way> {
+        Some(Way::Resident)
     }
 
     fn step_names(&self) -> Vec<String> {

@@ -458,6 +458,7 @@ impl PageData {
             model: view.model.clone(),
             dims: view.dims.clone(),
             device: profile.map(|p| p.device.clone()),
+            how: profile.map_or_else(|| view.how.clone(), |p| p.how.clone()),
             machine: last.map_or_else(|| view.machine.clone(), |d| d.machine.clone()),
             target: view.target.clone(),
             threads: profile.map_or(view.workers, |p| p.threads as u32),
