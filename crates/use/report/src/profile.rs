@@ -3,7 +3,7 @@ use crate::median::median;
 use crate::step::near_traffic;
 use crate::table::{Align, Style, Table};
 use crate::{HowRun, Overhead, StepView, units};
-use machine::Work;
+use machine::{Way, Work};
 use plan::{Fate, NodeFate, Timeline};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -287,11 +287,8 @@ impl Profile {
                 other += s.share;
             }
         }
-        let mut totals: Vec<f64> = input
-            .timelines
-            .iter()
-            .map(|t| t.total_ns as f64 * 1e-3)
-            .collect();
+        let totals = input.timelines.iter().map(|t| t.total_ns as f64 * 1e-3);
+        let mut totals: Vec<f64> = totals.collect();
         Profile {
             model: input.model.into(),
             device: input.device.into(),
@@ -379,6 +376,12 @@ impl Profile {
             let _ = writeln!(
                 out,
                 "  launched step by step, to take the times of each; requests that nobody profiles go by launch {l}"
+            );
+        }
+        if self.how.launch.as_deref() == Some(Way::Resident.name()) {
+            let _ = writeln!(
+                out,
+                "  a kernel that stays launches no step, which predictions of single steps count"
             );
         }
         let mut order: Vec<&StepProfile> = self.steps.iter().collect();

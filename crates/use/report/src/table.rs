@@ -53,7 +53,7 @@ pub enum Align {
     Left,
     /// Numbers.
     Right,
-    /// Text that goes on in a second line, from 8 characters on, where the table is too wide.
+    /// Text that goes on in a second line, from 8 characters and the heading's on, where the table is too wide.
     Wrap,
 }
 
@@ -104,7 +104,10 @@ impl Table {
         let gaps = 2 * self.columns.len().saturating_sub(1);
         while widths.iter().sum::<usize>() + gaps > style.width {
             let widest = (0..widths.len())
-                .filter(|&c| self.columns[c].1 == Align::Wrap && widths[c] > 8)
+                .filter(|&c| {
+                    let (head, align) = &self.columns[c];
+                    *align == Align::Wrap && widths[c] > head.chars().count().max(8)
+                })
                 .max_by_key(|&c| widths[c]);
             match widest {
                 Some(c) => widths[c] -= 1,

@@ -171,7 +171,7 @@ impl PersistentReport {
         out.push_str(&t.render(style));
         let _ = writeln!(
             out,
-            "\nresident is {:.2} times as fast, {:.2} times as predicted; one batch after the other both ways; steps copies, launches and copies",
+            "\nresident is {:.2} times as fast, {:.2} times as predicted; one batch after the other both ways;\nsteps copies, launches and copies",
             self.launched_us / self.resident_us.max(1e-9),
             a / b.max(1e-9)
         );

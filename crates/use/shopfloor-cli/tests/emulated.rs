@@ -119,6 +119,12 @@ fn every_time_names_the_way_that_was_taken_and_the_precision() {
             );
             let page = text(&with(&args));
             let head = format!(", launch {taken}, precision f32");
+            if args[0] == "profile" {
+                let said = page.contains("launches no step");
+                assert_eq!(said, taken == "resident", "{page}");
+                let other = page.contains("go by launch graph");
+                assert_eq!(other, launch == "graph", "{page}");
+            }
             assert!(
                 page.lines()
                     .take(2)

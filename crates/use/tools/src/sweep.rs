@@ -8,6 +8,27 @@ use shopfloor::division::predictions;
 use shopfloor::{Error, Model, ModelOptions, SessionBuilder, inputs};
 use std::path::Path;
 
+/// Ways to run the model with `workers` in all, each a prediction and how many run at once; the one that was
+/// `chosen` is among them.
+fn ways(all: &[Prediction], workers: u32, chosen: &Division) -> Vec<(Prediction, u32)> {
+    let mut ways = Vec::new();
+    for p in all {
+        // Fewer runs at once than fit leave workers idle: only the most are worth a look, and one.
+        let most = workers / p.workers;
+        ways.extend(
+            (1..=most)
+                .filter(|i| [1, most].contains(i))
+                .map(|i| (*p, i)),
+        );
+    }
+    let same = |p: &Prediction| (p.batch, p.workers) == (chosen.batch, chosen.workers);
+    if !ways.iter().any(|(p, i)| same(p) && *i == chosen.instances) {
+        let p = all.iter().find(|p| same(p));
+        ways.extend(p.map(|p| (*p, chosen.instances)));
+    }
+    ways
+}
+
 /// Measures every way to run the model: each batch and number of workers that was predicted, with as many
 /// runs at once as there are workers for, each for `options.seconds`, under as many callers with one item
 /// each as keep it busy. `progress` hears the share done.
@@ -44,25 +65,10 @@ pub fn sweep(
             "nothing can be predicted for model '{name}' on this device: sweeps are for the CPU"
         )));
     };
-    let mut ways = Vec::new();
-    for p in &all {
-        for instances in 1..=engine.workers() / p.workers {
-            // Fewer runs at once than fit leave workers idle: only the most are worth a look, and one.
-            if instances != 1 && instances != engine.workers() / p.workers {
-                continue;
-            }
-            ways.push((*p, instances));
-        }
-    }
     let is_chosen = |p: &Prediction, i: u32| {
         (p.batch, i, p.workers) == (chosen.batch, chosen.instances, chosen.workers)
     };
-    if !ways.iter().any(|(p, i)| is_chosen(p, *i)) {
-        let p = all
-            .iter()
-            .find(|p| (p.batch, p.workers) == (chosen.batch, chosen.workers));
-        ways.extend(p.map(|p| (*p, chosen.instances)));
-    }
+    let ways = ways(&all, engine.workers(), &chosen);
     let mut rows = Vec::new();
     let mut how = HowRun::default();
     let n = ways.len();

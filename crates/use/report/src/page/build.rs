@@ -575,7 +575,7 @@ mod tests {
                 start_ns: 0,
                 end_ns: 5000,
             }],
-            marks: vec![],
+            ..Timeline::default()
         };
         let numbers = BTreeMap::from([("a", 0), ("b", 1)]);
         let p = timeline(&t, &numbers);

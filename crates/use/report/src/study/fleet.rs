@@ -181,7 +181,7 @@ impl FleetView {
         columns.extend([
             (if open { "items/s" } else { "requests/s" }, Align::Right),
             ("launch", Align::Left),
-            ("bound by", Align::Left),
+            ("bound by", Align::Wrap),
             ("needs", Align::Right),
             ("fits", Align::Left),
         ]);
