@@ -87,6 +87,7 @@ fn plan(p: &TileProgram, dims: &DimBox, device: &dyn Device) -> Option<Plan> {
         }],
         dims: dims.clone(),
         goal: Goal::Latency,
+        launch: None,
         segments: vec![PlanSegment::Block(Box::new(block))],
         predicted: Cost::zero(),
         whys: vec![],

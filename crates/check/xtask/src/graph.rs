@@ -38,7 +38,8 @@ const DEPENDS: &[(&str, Reach, &[&str])] = &[
     ("plan", Reach::Through, &["kernel", "machine"]),
     ("planner", Reach::Through, &["rewrite", "plan"]),
     ("emit", Reach::Through, &["kernel", "plan"]),
-    ("device", Reach::Through, &["plan"]),
+    ("workers", Reach::Exactly, &[]),
+    ("device", Reach::Through, &["plan", "workers"]),
     ("hostops", Reach::Through, &["graph"]),
     ("microkernels", Reach::Exactly, &[]),
     (

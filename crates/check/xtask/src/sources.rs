@@ -6,6 +6,7 @@ use std::path::Path;
 
 /// Crates whose code may be unsafe.
 const UNSAFE_CRATES: &[&str] = &[
+    "workers",
     "device",
     "microkernels",
     "cpu",

@@ -10,6 +10,7 @@
 //!   its most demanding step, so that a multiprocessor holds few of them and each step has as many tasks at
 //!   a time there: its warps go in step and nothing else runs beside them. One CTA takes requests and none
 //!   of the tasks. Each task begins anew ([`crate::Costs::task_s`]).
+//!   Where host and GPU share one memory there is no such kernel.
 //! - *Copies* of inputs and outputs: the host brings bytes into page-locked memory and out of it, then they
 //!   cross the link. In a kernel that stays its own tasks carry them.
 //!
@@ -361,7 +362,7 @@ impl Machine {
 
     /// What a request of these steps takes by `way`; `None` where the machine or the steps do not have it.
     pub fn request(&self, r: &RequestSteps, way: Way) -> Option<WayTime> {
-        if way == Way::Resident && !r.may_stay {
+        if way == Way::Resident && (!r.may_stay || self.is_unified()) {
             return None;
         }
         let link = self.links.iter().find(|l| l.to == "host");

@@ -3,7 +3,7 @@
 use crate::{Constraint, HostOp, ValueIx, Why};
 use kernel::{Kernel, Schedule, TileProgram};
 use layout::{DType, Dim, DimBox, Sym};
-use machine::{Cost, Work};
+use machine::{Cost, Way, Work};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -404,6 +404,9 @@ pub struct Plan {
     pub dims: DimBox,
     /// Goal.
     pub goal: Goal,
+    /// How its steps are to reach an NVIDIA GPU, where that was asked for.
+    #[serde(default)]
+    pub launch: Option<Way>,
     /// Parts, in order.
     pub segments: Vec<PlanSegment>,
     /// Prediction at the top of the box.

@@ -1,7 +1,8 @@
 //! What ran when, predicted or measured: the same data for both. Devices record it, the report prints it.
 use crate::Why;
+use machine::Way;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A stretch of work by one worker on one step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +44,9 @@ pub struct Timeline {
     /// What a device with a clock of its own did, by that clock.
     #[serde(default)]
     pub device: Vec<DeviceSpan>,
+    /// The ways by which steps reached an NVIDIA GPU: blocks may differ.
+    #[serde(default)]
+    pub launched: BTreeSet<Way>,
     /// Decisions about the plan that were taken meanwhile, in order.
     #[serde(default)]
     pub marks: Vec<Mark>,

@@ -19,14 +19,15 @@ fn span(step: &Step, own: u32) -> Option<KernelSpan> {
     }
 }
 
-/// Whether a kernel that stays can take the step: one of ours, of no text of the user's.
-fn may_stay(step: &Step) -> bool {
+/// Why a kernel that stays cannot take `step`, one of the GPU's.
+fn not_staying(step: &Step) -> Option<&'static str> {
     match &step.work {
-        StepWork::Kernel { schedule, .. } => {
-            let text = matches!(&schedule.mapping, Mapping::Gpu(g) if g.code.is_some());
-            step.cost_work.warps.is_some() && !text
-        }
-        StepWork::Host { .. } => false,
+        StepWork::Kernel { schedule, .. } => match &schedule.mapping {
+            Mapping::Gpu(g) if g.code.is_some() => Some("it runs PTX that its kernel's text gives"),
+            _ if step.cost_work.warps.is_none() => Some("its kernel is of the vendor's library"),
+            _ => None,
+        },
+        StepWork::Host { .. } => None,
     }
 }
 
@@ -70,7 +71,7 @@ impl Block {
                 (Some((bytes, true)), _) => out.inputs.push(bytes),
                 (Some((bytes, false)), _) => out.outputs.push(bytes),
                 (None, Some(k)) => {
-                    out.may_stay &= may_stay(step);
+                    out.may_stay &= not_staying(step).is_none();
                     out.legs.push(Leg::Kernel(k));
                 }
                 (None, None) => out.legs.push(Leg::Host(step.predicted.time_s)),
@@ -93,11 +94,31 @@ fn add(sum: &mut WayTime, more: &WayTime) {
 }
 
 impl Plan {
-    /// What a request takes by every way that its last device, `machine`, has for all its blocks, the
-    /// shortest first; none for a machine without such ways.
-    pub fn request_ways(&self, machine: &Machine) -> Vec<WayTime> {
+    /// Its steps for its last device, block by block.
+    fn requests(&self) -> Vec<RequestSteps> {
         let own = self.devices.len().saturating_sub(1) as u32;
-        let blocks: Vec<RequestSteps> = self.blocks().map(|b| b.request_steps(own)).collect();
+        self.blocks().map(|b| b.request_steps(own)).collect()
+    }
+
+    /// Whether any step is a kernel of a GPU, its last device.
+    pub fn runs_kernels(&self) -> bool {
+        let own = self.devices.len().saturating_sub(1) as u32;
+        let mut steps = self.blocks().flat_map(|b| &b.steps);
+        steps.any(|s| span(s, own).is_some())
+    }
+
+    /// Whether the plan is over a GPU and the host, and every step is the host's: nothing reaches the GPU.
+    pub fn leaves_gpu_idle(&self) -> bool {
+        self.devices.len() > 1 && !self.runs_kernels()
+    }
+
+    /// What a request takes by every way that its last device, `machine`, has for all its blocks, the
+    /// shortest first; none for a machine without such ways, and where nothing reaches it.
+    pub fn request_ways(&self, machine: &Machine) -> Vec<WayTime> {
+        if self.leaves_gpu_idle() {
+            return vec![];
+        }
+        let blocks = self.requests();
         let of = |way: Way| {
             let mut all = blocks.iter().map(|b| machine.request(b, way));
             let mut sum = all.next()??;
@@ -111,11 +132,44 @@ impl Plan {
         out
     }
 
-    /// The way by which `machine` runs the plan when `asked` for one, or of its own accord: launched or as a
-    /// graph, what is predicted to take less. A kernel that stays has the GPU to itself, so that it is for
-    /// who asks for it. `None` where there is no such way.
+    /// The way by which `machine` runs the plan when `asked` for one, else when the plan was made for one, or
+    /// of its own accord: launched or as a graph, what is predicted to take less. A kernel that stays has the
+    /// GPU to itself, so that it is for who asks for it. `None` where there is no such way.
     pub fn request_way(&self, machine: &Machine, asked: Option<Way>) -> Option<WayTime> {
+        let asked = asked.or(self.launch);
         let mut all = self.request_ways(machine).into_iter();
         all.find(|t| asked.map_or(t.way != Way::Resident, |way| t.way == way))
+    }
+
+    /// Why `machine` cannot run the plan by `way`, and what to do; `None` where it can.
+    pub fn why_not(&self, machine: &Machine, way: Way) -> Option<String> {
+        let ways = self.request_ways(machine);
+        if ways.iter().any(|t| t.way == way) {
+            return None;
+        }
+        if self.leaves_gpu_idle() {
+            return Some(format!(
+                "every step of {} runs on the host and nothing reaches {}; leave --launch out",
+                self.model, machine.name
+            ));
+        }
+        let own = self.devices.len().saturating_sub(1) as u32;
+        let steps = self.blocks().flat_map(|b| &b.steps).enumerate();
+        let mut kernels = steps.filter(|(_, s)| span(s, own).is_some());
+        let prevents = kernels.find_map(|(n, s)| Some((n, s, not_staying(s)?)));
+        Some(match prevents {
+            _ if ways.is_empty() => format!(
+                "{} has one way to launch steps; leave --launch out",
+                machine.name
+            ),
+            Some((n, s, why)) => format!(
+                "step {n} '{}' of {} cannot run by --launch {way}, since {why}; give --launch steps or graph",
+                s.name, self.model
+            ),
+            None => format!(
+                "no kernel can stay on {}, which shares one memory with the host; give --launch steps or graph",
+                machine.name
+            ),
+        })
     }
 }

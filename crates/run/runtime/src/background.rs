@@ -192,6 +192,7 @@ mod tests {
             }],
             dims: layout::DimBox::new(),
             goal: plan::Goal::Latency,
+            launch: None,
             segments: Vec::new(),
             predicted: machine::Cost::zero(),
             whys: Vec::new(),

@@ -135,31 +135,20 @@ impl PlanSet {
 
     /// The current plan, those kept beside it, and those of the programs inside, in that order.
     pub fn plans(&self) -> Vec<Arc<VerifiedPlan>> {
-        let mut out: Vec<Arc<VerifiedPlan>> =
-            self.current().iter().map(|e| e.plan.clone()).collect();
-        out.extend(
-            self.other_plans
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .iter()
-                .map(|e| e.plan.clone()),
-        );
-        let inner_sets: Vec<Arc<PlanSet>> = self
-            .inner_sets
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect();
-        out.extend(inner_sets.iter().flat_map(|u| u.plans()));
-        let subprograms: Vec<Arc<Subprogram>> = self
-            .subprograms
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect();
-        out.extend(subprograms.iter().flat_map(|p| p.plan_set.plans()));
+        self.epochs().iter().map(|e| e.plan.clone()).collect()
+    }
+
+    /// The same with what they were compiled to.
+    pub fn epochs(&self) -> Vec<Arc<Epoch>> {
+        fn held<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+            of.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+        let mut out: Vec<Arc<Epoch>> = self.current().into_iter().collect();
+        out.extend(held(&self.other_plans).iter().cloned());
+        let inner_sets: Vec<Arc<PlanSet>> = held(&self.inner_sets).values().cloned().collect();
+        out.extend(inner_sets.iter().flat_map(|u| u.epochs()));
+        let subprograms: Vec<Arc<Subprogram>> = held(&self.subprograms).values().cloned().collect();
+        out.extend(subprograms.iter().flat_map(|p| p.plan_set.epochs()));
         out
     }
 

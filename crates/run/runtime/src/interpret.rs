@@ -56,6 +56,7 @@ impl Context<'_> {
         };
         let at = at.saturating_sub(all.held_ns);
         all.held_ns += own.held_ns;
+        all.launched.extend(own.launched);
         let same = |r: &&(Arc<dyn Executable>, usize)| Arc::ptr_eq(&r.0, &block.exe);
         let known = self.recorded.iter().find(same).map(|r| r.1);
         let base = known.unwrap_or_else(|| {

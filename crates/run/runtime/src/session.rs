@@ -19,6 +19,7 @@ use crate::watch::Watch;
 use crate::{Cancel, Engine, RunError, SessionView};
 use device::{Permit, Recycler, State, UnifiedBuffer};
 use layout::DimBox;
+use machine::Way;
 use plan::{Plan, Program, Timeline, VerifiedPlan};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -684,6 +685,14 @@ impl Session {
     /// Every plan that was made so far, those of branches and loop bodies included.
     pub fn plans(&self) -> Vec<Arc<VerifiedPlan>> {
         self.plan_set.plans()
+    }
+
+    /// The ways by which requests of which no timeline is wanted reach an NVIDIA GPU, over all blocks that were
+    /// compiled so far.
+    pub fn launched(&self) -> BTreeSet<Way> {
+        let epochs = self.plan_set.epochs();
+        let blocks = epochs.iter().flat_map(|e| &e.blocks);
+        blocks.filter_map(|b| b.exe.way()).collect()
     }
 
     /// A message of a stream is to be run at `due` if nobody receives it before.

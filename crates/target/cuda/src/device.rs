@@ -149,7 +149,8 @@ impl Device for CudaDevice {
             CudaExecutable::new(gpu, place, (plan.clone(), block), weights, host, spare)
         };
         let way = self.request_way(plan.plan()).map(|t| t.way);
-        if self.gpu.options.launch != Some(Way::Resident) {
+        let asked = self.gpu.options.launch.or(plan.plan().launch);
+        if asked != Some(Way::Resident) {
             return Ok(Arc::new(make(0)?.with_graphs(way == Some(Way::Graph))));
         }
         // Where weights are streamed, the kernel's room comes from that of weights that stay; with more of

@@ -17,6 +17,7 @@ use device::{
     AlignedBytes, Device, DeviceError, Executable, Frame, HostMemory, HostPart, Place, Remote,
     Request, State, UnifiedRequest,
 };
+use machine::Way;
 use plan::{Activity, Block, Bound, BufferKind, Params, Size, VerifiedPlan};
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -394,6 +395,10 @@ impl Executable for CudaExecutable {
         Ok(())
     }
 
+    fn way(&self) -> Option<Way> {
+        self.way_of(false)
+    }
+
     fn step_names(&self) -> Vec<String> {
         self.steps.names.clone()
     }
@@ -466,6 +471,16 @@ impl CudaExecutable {
         Ok(out)
     }
 
+    /// The way by which the block's kernels are launched for a request whose launches are `timed` or not.
+    fn way_of(&self, timed: bool) -> Option<Way> {
+        let kernels = self.steps.work.iter().any(|w| matches!(w, Work::Kernel(_)));
+        let apart = timed || self.kept.loads.iter().any(|l| !l.is_empty());
+        kernels.then_some(match self.graphs && !apart {
+            true => Way::Graph,
+            false => Way::Steps,
+        })
+    }
+
     fn refused(&self, why: &str) -> DeviceError {
         DeviceError::Unsupported {
             device: self.gpu.name.clone(),
@@ -525,7 +540,7 @@ impl CudaExecutable {
         };
         // Times are taken, and weights brought, launch by launch.
         let timed = watch.is_some() || r.stop_after.is_some();
-        let graphs = self.graphs && !timed && self.kept.loads.iter().all(Vec::is_empty);
+        let graphs = self.way_of(timed) == Some(Way::Graph);
         let mut g = StreamRequest {
             e: self,
             memory: &f.memory,
@@ -572,6 +587,7 @@ impl CudaExecutable {
             t.steps = self.step_names();
             t.spans.clear();
             t.device.clear();
+            t.launched.extend(self.way_of(true));
             w.write(&self.gpu, t)?;
         }
         Ok(())

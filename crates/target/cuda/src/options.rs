@@ -10,8 +10,8 @@ pub struct CudaOptions {
     pub memory: Option<u64>,
     /// Whether weights that do not fit are streamed from the host ahead of use, rather than refused.
     pub streaming: bool,
-    /// How steps reach the GPU: what is predicted to take less of launching them and of graphs when not
-    /// said.
+    /// How steps reach the GPU: when not said, as a plan says that was made for one way, else what is predicted
+    /// to take less of launching them and of graphs.
     ///
     /// In a kernel that stays ([`Way::Resident`]) requests reach blocks through memory that both sides see,
     /// and steps of the host in between them are run while it waits. Streamed weights are then held in

@@ -224,6 +224,7 @@ fn alone(plan: &Plan, block: &Block, step: &Step) -> Plan {
         devices: plan.devices.iter().take(1).cloned().collect(),
         dims: plan.dims.clone(),
         goal: plan.goal,
+        launch: None,
         segments: vec![PlanSegment::Block(Box::new(Block {
             symbols: block.symbols.clone(),
             constraints: block.constraints.clone(),

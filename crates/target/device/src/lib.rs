@@ -30,7 +30,7 @@ pub use tables::{Call, StepShape, TableError, Tables};
 pub use unified::{Place, Remote, Transfers, UnifiedBuffer};
 
 use kernel::Target;
-use machine::{Machine, WayTime};
+use machine::{Machine, Way, WayTime};
 use plan::{HostOp, Plan, TiledPlan, Timeline, VerifiedPlan};
 use std::any::Any;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ pub trait Device: Send + Sync {
     /// How workers are kept.
     fn residency(&self) -> Residency;
     /// The way by which the steps of `plan` reach the device, with what a request is predicted to take by
-    /// it; `None` for a device that has but one.
+    /// it; `None` for a device that has but one, and where nothing reaches it.
     fn request_way(&self, plan: &Plan) -> Option<WayTime> {
         let _ = plan;
         None
@@ -221,6 +221,11 @@ pub trait Executable: Send + Sync {
     /// recorded.
     fn id(&self) -> u64 {
         0
+    }
+    /// The way by which requests of which no timeline is wanted reach an NVIDIA GPU; `None` for another device,
+    /// and where no step is a kernel of it.
+    fn way(&self) -> Option<Way> {
+        None
     }
     /// Names of the steps, in plan order.
     fn step_names(&self) -> Vec<String>;

@@ -1,6 +1,6 @@
 //! A benchmark's report: latencies, throughput, resources.
 use crate::table::Style;
-use crate::units;
+use crate::{HowRun, units};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -47,9 +47,9 @@ pub struct BenchReport {
     pub device: String,
     /// Workers.
     pub threads: usize,
-    /// How exactly f32 is multiplied: what was asked for, and what the steps do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub precision: Option<String>,
+    /// How its steps reached the device, and how exactly they multiply.
+    #[serde(flatten)]
+    pub how: HowRun,
     /// Requests measured.
     pub iterations: usize,
     /// From a request's start to its end, as its caller sees it.
@@ -93,10 +93,11 @@ impl BenchReport {
         let _ = writeln!(
             out,
             "{}",
-            style.heading(&format!(
-                "{} on {}, {}, {} requests",
+            style.headline(&format!(
+                "{} on {}{}, {}, {} requests",
                 self.model,
                 self.device,
+                self.how.headline(),
                 units::plural(self.threads as u64, "thread"),
                 self.iterations
             ))
@@ -135,12 +136,13 @@ impl BenchReport {
         if let Some(v) = self.emulation_ms {
             let _ = writeln!(
                 out,
-                "  these are the emulated device's times; emulating a request took {} here",
+                "  these are the emulated device's times, in which calls of its driver and the host's own work\n  \
+                 take none; predictions count them; emulating a request took {} here",
                 ms(v)
             );
         }
-        if let Some(p) = &self.precision {
-            let _ = writeln!(out, "  numbers     {p}");
+        if let Some(p) = &self.how.precision {
+            let _ = writeln!(out, "  precision   {p}");
         }
         let _ = writeln!(
             out,

@@ -1,6 +1,6 @@
 //! What a request costs beside its steps.
 use crate::table::{Align, Style, Table};
-use crate::units;
+use crate::{HowRun, units};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -24,6 +24,9 @@ pub struct FixedCostRow {
 pub struct FixedCost {
     /// Device and target.
     pub device: String,
+    /// How steps reached the device, and how exactly they multiply.
+    #[serde(flatten)]
+    pub how: HowRun,
     /// Workers.
     pub threads: usize,
     /// From one core to another and back, microseconds, as the machine's description has it.
@@ -65,9 +68,10 @@ impl FixedCost {
         let _ = writeln!(
             out,
             "{}",
-            style.heading(&format!(
-                "chains of products [1,16] x [16,16] that cannot be fused, on {}, {}",
+            style.headline(&format!(
+                "chains of products [1,16] x [16,16] that cannot be fused, on {}{}, {}",
                 self.device,
+                self.how.headline(),
                 units::plural(self.threads as u64, "thread")
             ))
         );

@@ -1,6 +1,6 @@
 //! What loading models costs: processes, planning, memory.
-use crate::units;
 use crate::{Align, Style, Table};
+use crate::{HowRun, units};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -65,6 +65,10 @@ impl PlanningMs {
 pub struct Planned {
     /// Model.
     pub model: String,
+    /// Device and target.
+    pub device: String,
+    /// How its steps reach the device, and how exactly they multiply.
+    pub how: HowRun,
     /// Its nodes.
     pub nodes: usize,
     /// Steps of its first plan.
@@ -80,6 +84,11 @@ pub struct Planned {
 pub struct LoadReport {
     /// Model.
     pub model: String,
+    /// Device and target.
+    pub device: String,
+    /// How its steps reach the device, and how exactly they multiply.
+    #[serde(flatten)]
+    pub how: HowRun,
     /// Nodes of the model and steps of its plan.
     pub nodes: usize,
     /// Steps of its plan.
@@ -132,9 +141,11 @@ impl LoadReport {
         let _ = writeln!(
             out,
             "{}",
-            style.heading(&format!(
-                "{}: {}, {}",
+            style.headline(&format!(
+                "{} on {}{}: {}, {}",
                 self.model,
+                self.device,
+                self.how.headline(),
                 units::plural(self.nodes as u64, "node"),
                 units::plural(self.steps as u64, "step")
             ))

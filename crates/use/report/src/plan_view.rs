@@ -1,10 +1,11 @@
 //! A plan as a table: steps, decisions, division.
 use crate::bodies::{bodies_text, bodies_us};
 use crate::table::{Align, Style, Table};
-use crate::{BodyView, MemoryView, StepView, units};
+use crate::{BodyView, HowRun, MemoryView, StepView, units};
 use machine::WayTime;
 use plan::{Goal, Plan, PlanSegment, Program, Segment, Why};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// A plan as a table shows it.
@@ -26,9 +27,9 @@ pub struct PlanView {
     /// The device that runs it, as `--on` names it; `None` for a machine that is planned for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// How steps reach an NVIDIA GPU: `steps`, `graph` or `resident`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub launch: Option<String>,
+    /// How steps reach the device, and how exactly they multiply.
+    #[serde(flatten)]
+    pub how: HowRun,
     /// What a request is predicted to take by each way that there is, the shortest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ways: Vec<WayView>,
@@ -38,9 +39,6 @@ pub struct PlanView {
     pub dims: String,
     /// Goal.
     pub goal: Goal,
-    /// How exactly f32 is multiplied: what was asked for, and what the steps do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub precision: Option<String>,
     /// Steps that run for every request.
     pub steps: Vec<StepView>,
     /// Steps that run once at load.
@@ -207,7 +205,7 @@ impl PlanView {
             kernels: None,
             unvalidated: false,
             device: None,
-            launch: None,
+            how: HowRun::of(plan, program, &BTreeSet::new()),
             ways: vec![],
             workers: device.map_or(1, |d| d.workers),
             dims: if plan.dims.is_empty() {
@@ -216,10 +214,6 @@ impl PlanView {
                 plan.dims.to_string()
             },
             goal: plan.goal,
-            precision: crate::precision_text(
-                plan,
-                program.map_or_else(Default::default, |p| p.precision),
-            ),
             steps,
             init,
             control,
@@ -261,7 +255,7 @@ impl PlanView {
         self.predicted_us += more;
         self.interval_us.0 = (self.interval_us.0 + more.min(0.0)).max(0.0);
         self.interval_us.1 = (self.interval_us.1 + more).max(self.predicted_us);
-        self.launch = Some(chosen.way.to_string());
+        self.how.launch = Some(chosen.way.to_string());
         self.ways = all.iter().map(WayView::from).collect();
         self
     }
@@ -271,6 +265,11 @@ impl PlanView {
         let what = match launch {
             "resident" => "one kernel stays and takes all steps",
             "graph" => "the host launches steps in graphs",
+            "none" => {
+                return format!(
+                    "{launch}: every step runs on the host, and nothing reaches the GPU"
+                );
+            }
             _ => "the host launches steps one by one",
         };
         let one = |w: &WayView| {
@@ -331,7 +330,7 @@ impl PlanView {
                 &format!("{machine}: planned for, not run"),
             ),
         }
-        if let Some(l) = &self.launch {
+        if let Some(l) = &self.how.launch {
             said(&mut out, "launch", &self.launch_text(l, why));
         }
         if !self.dims.is_empty() {
@@ -340,31 +339,31 @@ impl PlanView {
             } else {
                 ""
             };
-            let _ = writeln!(out, "  dims     {}{range}", self.dims);
+            let _ = writeln!(out, "  dims       {}{range}", self.dims);
         }
         if let Some(k) = &self.kernels {
             let _ = writeln!(
                 out,
-                "  kernels  {}",
+                "  kernels    {}",
                 crate::study::label(k, self.unvalidated)
             );
         }
-        let _ = writeln!(out, "  goal     {}", self.goal_text());
-        if let Some(p) = &self.precision {
-            said(&mut out, "numbers", p);
+        let _ = writeln!(out, "  goal       {}", self.goal_text());
+        if let Some(p) = &self.how.precision {
+            said(&mut out, "precision", p);
         }
         if let Some(d) = &self.division {
             let _ = writeln!(
                 out,
-                "  division {}: predicted {:.1} items/s, {} from arrival to end",
+                "  division   {}: predicted {:.1} items/s, {} from arrival to end",
                 d.choice,
                 d.throughput_per_s,
                 units::seconds(1e-3 * d.latency_ms)
             );
             if why {
-                let _ = writeln!(out, "           {}", d.reason);
+                let _ = writeln!(out, "             {}", d.reason);
                 for o in &d.others {
-                    let _ = writeln!(out, "           not {o}");
+                    let _ = writeln!(out, "             not {o}");
                 }
             }
         }
@@ -462,10 +461,10 @@ impl PlanView {
 
 /// A line of `what`, wrapped: names of processors may be long, and there may be two of them.
 fn said(out: &mut String, style: Style, what: &str, text: &str) {
-    let lines = units::wrapped(text, style.width.saturating_sub(11));
+    let lines = units::wrapped(text, style.width.saturating_sub(13));
     for (i, line) in lines.iter().enumerate() {
         let what = if i == 0 { what } else { "" };
-        let _ = writeln!(out, "  {what:7}  {line}");
+        let _ = writeln!(out, "  {what:9}  {line}");
     }
 }
 

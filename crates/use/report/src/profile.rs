@@ -2,8 +2,8 @@
 use crate::median::median;
 use crate::step::near_traffic;
 use crate::table::{Align, Style, Table};
-use crate::{Overhead, StepView, units};
-use machine::Work;
+use crate::{HowRun, Overhead, StepView, units};
+use machine::{Way, Work};
 use plan::{Fate, NodeFate, Timeline};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -178,9 +178,12 @@ pub struct Profile {
     pub active: usize,
     /// Box that predictions are for the top of; empty for a point.
     pub dims: String,
-    /// How exactly f32 is multiplied: what was asked for, and what the steps do.
+    /// How the steps of the measured requests reached the device, and how exactly they multiply.
+    #[serde(flatten)]
+    pub how: HowRun,
+    /// How steps reach it where nobody takes their times, if that is another way.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub precision: Option<String>,
+    pub launch_untimed: Option<String>,
     /// Median time of a request, microseconds.
     pub request_us: f64,
     /// Sum of the steps' medians, microseconds.
@@ -284,11 +287,8 @@ impl Profile {
                 other += s.share;
             }
         }
-        let mut totals: Vec<f64> = input
-            .timelines
-            .iter()
-            .map(|t| t.total_ns as f64 * 1e-3)
-            .collect();
+        let totals = input.timelines.iter().map(|t| t.total_ns as f64 * 1e-3);
+        let mut totals: Vec<f64> = totals.collect();
         Profile {
             model: input.model.into(),
             device: input.device.into(),
@@ -297,7 +297,8 @@ impl Profile {
             warmup: input.warmup,
             active,
             dims: input.dims,
-            precision: None,
+            how: HowRun::default(),
+            launch_untimed: None,
             request_us: median(&mut totals),
             steps_us,
             predicted_us: steps.iter().map(|s| s.step.predicted_us * s.runs).sum(),
@@ -348,10 +349,11 @@ impl Profile {
         let _ = writeln!(
             out,
             "{}",
-            style.heading(&format!(
-                "profile of {} on {}, {}",
+            style.headline(&format!(
+                "profile of {} on {}{}, {}",
                 self.model,
                 self.device,
+                self.how.headline(),
                 units::plural(self.threads as u64, "thread")
             ))
         );
@@ -367,8 +369,20 @@ impl Profile {
                 self.dims
             );
         }
-        if let Some(p) = &self.precision {
-            let _ = writeln!(out, "  numbers: {p}");
+        if let Some(p) = &self.how.precision {
+            let _ = writeln!(out, "  precision {p}");
+        }
+        if let Some(l) = &self.launch_untimed {
+            let _ = writeln!(
+                out,
+                "  launched step by step, to take the times of each; requests that nobody profiles go by launch {l}"
+            );
+        }
+        if self.how.launch.as_deref() == Some(Way::Resident.name()) {
+            let _ = writeln!(
+                out,
+                "  a kernel that stays launches no step, which predictions of single steps count"
+            );
         }
         let mut order: Vec<&StepProfile> = self.steps.iter().collect();
         order.sort_by(|a, b| {
@@ -473,7 +487,10 @@ impl Profile {
             units::percent(self.other_share)
         );
         for q in &self.queues {
-            let _ = writeln!(out, "  {} (its own clock)", q.line());
+            let line = format!("{} (its own clock)", q.line());
+            for line in units::wrapped(&line, style.width.saturating_sub(2).max(20)) {
+                let _ = writeln!(out, "  {line}");
+            }
         }
         out
     }

@@ -1,6 +1,6 @@
 //! Messages of several streams, each by itself and joined.
 use crate::table::{Align, Style, Table};
-use crate::units;
+use crate::{HowRun, units};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -20,6 +20,9 @@ pub struct StreamsRow {
 pub struct StreamsReport {
     /// Device and target.
     pub device: String,
+    /// How steps reached the device, and how exactly they multiply.
+    #[serde(flatten)]
+    pub how: HowRun,
     /// Workers.
     pub threads: usize,
     /// Width of the cell's input and state.
@@ -61,8 +64,9 @@ impl StreamsReport {
             out,
             "{}",
             style.faint(&format!(
-                "{}, {}",
+                "{}{}, {}",
                 self.device,
+                self.how.headline(),
                 units::plural(self.threads as u64, "thread")
             ))
         );

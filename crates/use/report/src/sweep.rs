@@ -1,7 +1,7 @@
 //! Candidates of a kernel, predicted and measured.
 use crate::LatencyMs;
 use crate::table::{Align, Style, Table};
-use crate::units;
+use crate::{HowRun, units};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -35,6 +35,9 @@ pub struct SweepReport {
     pub model: String,
     /// Device and target.
     pub device: String,
+    /// How steps reach the device, and how exactly they multiply.
+    #[serde(flatten)]
+    pub how: HowRun,
     /// Workers there are.
     pub threads: usize,
     /// Bound on latency, milliseconds.
@@ -88,12 +91,13 @@ impl SweepReport {
         }
         let mut out = String::new();
         let head = format!(
-            "{} on {}, {}: every way to run it",
+            "{} on {}{}, {}: every way to run it",
             self.model,
             self.device,
+            self.how.headline(),
             units::plural(self.threads as u64, "thread")
         );
-        let _ = writeln!(out, "{}", style.heading(&head));
+        let _ = writeln!(out, "{}", style.headline(&head));
         out.push_str(&t.render(style));
         let _ = writeln!(out, "\n* chosen: {}", self.reason);
         if let Some(s) = self.share_of_best() {
@@ -129,6 +133,7 @@ mod tests {
         let mut r = SweepReport {
             model: "m".into(),
             device: "cpu".into(),
+            how: HowRun::default(),
             threads: 2,
             bound_ms: None,
             reason: "because".into(),

@@ -29,6 +29,13 @@ impl Style {
         }
     }
 
+    /// `text` as a heading that may be longer than a line.
+    pub fn headline(self, text: &str) -> String {
+        let lines = units::wrapped(text, self.width);
+        let lines: Vec<String> = lines.iter().map(|l| self.heading(l)).collect();
+        lines.join("\n")
+    }
+
     /// `text` made to stand back.
     pub fn faint(self, text: &str) -> String {
         if self.color {
@@ -46,7 +53,7 @@ pub enum Align {
     Left,
     /// Numbers.
     Right,
-    /// Text that goes on in a second line, from 8 characters on, where the table is too wide.
+    /// Text that goes on in a second line, from 8 characters and the heading's on, where the table is too wide.
     Wrap,
 }
 
@@ -97,7 +104,10 @@ impl Table {
         let gaps = 2 * self.columns.len().saturating_sub(1);
         while widths.iter().sum::<usize>() + gaps > style.width {
             let widest = (0..widths.len())
-                .filter(|&c| self.columns[c].1 == Align::Wrap && widths[c] > 8)
+                .filter(|&c| {
+                    let (head, align) = &self.columns[c];
+                    *align == Align::Wrap && widths[c] > head.chars().count().max(8)
+                })
                 .max_by_key(|&c| widths[c]);
             match widest {
                 Some(c) => widths[c] -= 1,

@@ -1,7 +1,7 @@
 //! A GPU's two ways of running a plan, beside each other.
 use crate::bench::BenchReport;
 use crate::table::{Align, Style, Table};
-use crate::units;
+use crate::{HowRun, units};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -19,8 +19,8 @@ fn clock(emulated: bool) -> &'static str {
 /// The acknowledged round trip, with its definition and the aim.
 fn round_trip(out: &mut String, us: Option<f64>, emulated: bool) {
     let Some(us) = us else {
-        out.push_str("\nno kernel stays for this plan (it has steps of the host, or weights that are streamed): both\n\
-             ways are one, and there is no round trip\n");
+        out.push_str("\nno kernel stays for this plan: both times are of steps that were launched, and there is no round\n\
+             trip\n");
         return;
     };
     let _ = writeln!(
@@ -39,7 +39,8 @@ fn worth(out: &mut String, emulated: bool) {
     if emulated {
         out.push_str(
             "emulated: what the emulated GPU's clock says, from counts of what its warps executed and\n\
-             moved and from its figures; how long emulating takes here is no part of it\n",
+             moved and from its figures; calls of its driver and the host's own work take none of it, which\n\
+             predictions count, and how long emulating takes here is no part of it\n",
         );
     }
 }
@@ -48,7 +49,7 @@ fn worth(out: &mut String, emulated: bool) {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WaysReport {
     /// A launch per step, a copy per input and output.
-    pub step_by_step: BenchReport,
+    pub steps: BenchReport,
     /// A kernel that stays.
     pub resident: BenchReport,
 }
@@ -56,15 +57,11 @@ pub struct WaysReport {
 impl WaysReport {
     /// As a table.
     pub fn render(&self, style: Style) -> String {
-        let both = [
-            ("step by step", &self.step_by_step),
-            ("resident", &self.resident),
-        ];
-        let (a, b) = (&self.step_by_step, &self.resident);
+        let (a, b) = (&self.steps, &self.resident);
         let clock = clock(a.emulated);
         let p50 = format!("{clock} p50");
         let mut t = Table::new(&[
-            ("way", Align::Left),
+            ("launch", Align::Left),
             ("predicted", Align::Right),
             (&p50, Align::Right),
             ("p90", Align::Right),
@@ -72,9 +69,9 @@ impl WaysReport {
             ("requests/s", Align::Right),
             ("requests", Align::Right),
         ]);
-        for (name, r) in both {
+        for r in [a, b] {
             t.row(vec![
-                name.into(),
+                r.how.launch.clone().unwrap_or_default(),
                 units::seconds((r.predicted_ms + r.predicted_copies_ms) * 1e-3),
                 units::seconds(r.latency_ms.p50 * 1e-3),
                 units::seconds(r.latency_ms.p90 * 1e-3),
@@ -83,7 +80,12 @@ impl WaysReport {
                 r.iterations.to_string(),
             ]);
         }
-        let mut out = style.heading(&format!("{} on {}", a.model, a.device));
+        let how = HowRun {
+            launch: None,
+            ..a.how.clone()
+        };
+        let head = format!("{} on {}{}", a.model, a.device, how.headline());
+        let mut out = style.headline(&head);
         out.push('\n');
         out.push_str(&t.render(style));
         let ratio = a.latency_ms.p50 / b.latency_ms.p50.max(1e-12);
@@ -105,6 +107,9 @@ impl WaysReport {
 pub struct PersistentReport {
     /// Device and target.
     pub device: String,
+    /// How exactly its kernel multiplies.
+    #[serde(flatten)]
+    pub how: HowRun,
     /// Whether times are an emulated GPU's own.
     pub emulated: bool,
     /// Batches.
@@ -128,11 +133,12 @@ pub struct PersistentReport {
 impl PersistentReport {
     /// As a table.
     pub fn render(&self, style: Style) -> String {
-        let mut out = style.heading(&format!(
-            "{} batches of a kernel of {} on {}",
+        let mut out = style.headline(&format!(
+            "{} batches of a kernel of {} on {}{}",
             self.batches,
             units::seconds(self.kernel_us * 1e-6),
-            self.device
+            self.device,
+            self.how.headline()
         ));
         let _ = writeln!(
             out,
@@ -142,7 +148,7 @@ impl PersistentReport {
             units::bytes(self.bytes.1 as f64)
         );
         let mut t = Table::new(&[
-            ("way", Align::Left),
+            ("launch", Align::Left),
             ("predicted", Align::Right),
             (clock(self.emulated), Align::Right),
             ("a batch", Align::Right),
@@ -150,7 +156,7 @@ impl PersistentReport {
         ]);
         let (a, b) = self.predicted_us;
         for (name, predicted, all) in [
-            ("copy, launch, copy", a, self.launched_us),
+            ("steps", a, self.launched_us),
             ("resident", b, self.resident_us),
         ] {
             let each = all / self.batches.max(1) as f64;
@@ -165,7 +171,7 @@ impl PersistentReport {
         out.push_str(&t.render(style));
         let _ = writeln!(
             out,
-            "\nresident is {:.2} times as fast, {:.2} times as predicted; one batch after the other both ways",
+            "\nresident is {:.2} times as fast, {:.2} times as predicted; one batch after the other both ways;\nsteps copies, launches and copies",
             self.launched_us / self.resident_us.max(1e-9),
             a / b.max(1e-9)
         );
@@ -186,7 +192,10 @@ mod tests {
             model: "a_model_with_a_long_name".into(),
             device: "emulated:a100 (ptx-sm_80)".into(),
             threads: 108,
-            precision: None,
+            how: HowRun {
+                launch: Some("resident".into()),
+                precision: Some("f32: 1 step by multiply-adds".into()),
+            },
             iterations: 10_000,
             latency_ms: LatencyMs::of(&[1.2345, 2.0, 123.456]),
             throughput_per_s: 123_456.0,
@@ -200,11 +209,12 @@ mod tests {
             peak_rss_bytes: None,
         };
         let ways = WaysReport {
-            step_by_step: one.clone(),
+            steps: one.clone(),
             resident: one.clone(),
         };
         let textbook = PersistentReport {
             device: one.device.clone(),
+            how: HowRun::default(),
             emulated: true,
             batches: 100,
             kernel: "f32 product [16,1024] x [1024,16]".into(),
@@ -232,7 +242,7 @@ mod tests {
                 round_trip_us: None,
                 ..one.clone()
             },
-            step_by_step: one,
+            steps: one,
         };
         assert!(none.render(style).contains("no kernel stays"));
     }

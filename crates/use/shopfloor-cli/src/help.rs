@@ -212,6 +212,10 @@ is planned for and does not run: h100, cpu+h100, a TOML file [default: cpu]";
 const PLANS: &str = "Machine that is planned for and does not run: cpu (this CPU), a name such as h100 \
 (`shopfloor machines list`), or a TOML file [default: cpu]";
 
+/// `--inputs` of the command that takes none by itself.
+const RUN_INPUTS: &str =
+    "Inputs: an npz file with the inputs' names, or INPUT=FILE.npy; repeatable; see --random";
+
 /// What `--on` of a command may name.
 fn on(command: &str) -> Option<&'static str> {
     Some(match command {
@@ -271,6 +275,12 @@ pub fn dress(command: Command) -> Command {
     for name in names {
         command = command.mut_subcommand(&name, |c| {
             let c = c.after_help(examples(&name)).term_width(WIDTH);
+            let c = match name.as_str() {
+                "run" => c.mut_arg("inputs", |a| a.help(RUN_INPUTS)),
+                // It plans nothing, and what it shows is the same by every precision.
+                "inspect" => c.mut_arg("precision", |a| a.hide(true)),
+                _ => c,
+            };
             match on(&name) {
                 Some(help) => c.mut_arg("on", |a| a.help(help)),
                 None => c,

@@ -101,7 +101,7 @@ fn main() -> ExitCode {
         Command::Bench(a) => commands::bench::run(a, &given),
         Command::Profile(a) => commands::profile::run(a),
         Command::Test(a) => commands::test::run(a),
-        Command::Inspect(a) => commands::inspect::run(a),
+        Command::Inspect(a) => commands::inspect::run(a, &given),
         Command::Plan(a) => commands::plan::run(a, &given),
         Command::Walk(a) => commands::walk::run(a),
         Command::Annotate(a) => commands::annotate::run(a),

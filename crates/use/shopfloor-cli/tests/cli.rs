@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{ends, fails, json, shopfloor, text};
+use common::{ends, fails, json, one_node, shopfloor, text};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -121,7 +121,18 @@ fn run_compares_saves_and_reports() {
 #[test]
 fn wrong_inputs_are_named() {
     let model = file("digits_cnn", "model.onnx");
-    assert!(fails(2, &["run", &model]).contains("'image' is missing"));
+    let e = fails(2, &["run", &model]);
+    for part in ["'image' is missing", "--inputs image=FILE.npy", "--random"] {
+        assert!(e.contains(part), "{e}");
+    }
+    let out = text(&["run", &model, "--random", "--dim", "batch=3"]);
+    assert!(out.contains("[3, 10]"), "{out}");
+    let several = file("silero_vad", "model.onnx");
+    let e = fails(2, &["run", &several]);
+    assert!(
+        e.contains("inputs '") && e.contains("' are missing; give them"),
+        "{e}"
+    );
     let other = file("ppocr_cls", "inputs.npz");
     assert!(fails(2, &["run", &model, "--inputs", &other]).contains("'image' is missing"));
     let own = file("digits_cnn", "inputs.npz");
@@ -172,32 +183,7 @@ fn damaged_models_give_errors() {
 
 #[test]
 fn unsupported_operators_end_with_3() {
-    // ModelProto: IR version 8, a graph of one node Flimflam(x) -> y, opset 17.
-    fn field(n: u8, body: &[u8]) -> Vec<u8> {
-        let mut out = vec![n << 3 | 2, body.len() as u8];
-        out.extend(body);
-        out
-    }
-    let value = |name: &str| {
-        let shape = field(2, &field(1, &[0x08, 2]));
-        let tensor = [vec![0x08, 1], shape].concat();
-        [field(1, name.as_bytes()), field(2, &field(1, &tensor))].concat()
-    };
-    let node = [
-        field(1, b"x"),
-        field(2, b"y"),
-        field(3, b"n0"),
-        field(4, b"Flimflam"),
-    ]
-    .concat();
-    let graph = [
-        field(1, &node),
-        field(2, b"g"),
-        field(11, &value("x")),
-        field(12, &value("y")),
-    ]
-    .concat();
-    let model = [vec![0x08, 8], field(7, &graph), field(8, &[0x10, 17])].concat();
+    let model = one_node("Flimflam", &[2], &[2]);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("m.onnx");
     std::fs::write(&path, model).unwrap();

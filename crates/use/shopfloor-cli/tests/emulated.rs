@@ -4,7 +4,7 @@
 #[allow(dead_code)]
 use crate::common;
 
-use common::shopfloor;
+use common::{fails, json, one_node, shopfloor, text};
 
 fn model(file: &str) -> String {
     format!(
@@ -88,6 +88,157 @@ fn what_cannot_be_is_said_in_a_sentence() {
     }
 }
 
+#[test]
+fn every_time_names_the_way_that_was_taken_and_the_precision() {
+    let onnx = model("model.onnx");
+    let on = ["--on", "emulated:a100,sms=4", "--dim", "batch=1"];
+    let with = |args: &[&'static str]| [&[args[0], onnx.as_str()][..], &args[1..], &on].concat();
+    let planned = json(&with(&["plan"]));
+    let precision = &planned["precision"];
+    assert!(
+        precision.as_str().is_some_and(|p| p.starts_with("f32: ")),
+        "{planned}"
+    );
+    let bench = ["bench", "--iterations", "1", "--warmup", "0", "--no-cache"];
+    let run = ["run", "--random", "--no-cache"];
+    let profile = ["profile", "--active", "1", "--warmup", "0", "--no-cache"];
+    for launch in ["steps", "graph", "resident"] {
+        let asked = ["--launch", launch];
+        for command in [&bench[..], &run, &profile] {
+            let args = [command, &asked].concat();
+            // A profile takes the times of each launch.
+            let taken = match (command[0], launch) {
+                ("profile", "graph") => "steps",
+                _ => launch,
+            };
+            let v = json(&with(&args));
+            assert_eq!(
+                (&v["launch"], &v["precision"]),
+                (&taken.into(), precision),
+                "{args:?}"
+            );
+            let page = text(&with(&args));
+            let head = format!(", launch {taken}, precision f32");
+            if args[0] == "profile" {
+                let said = page.contains("launches no step");
+                assert_eq!(said, taken == "resident", "{page}");
+                let other = page.contains("go by launch graph");
+                assert_eq!(other, launch == "graph", "{page}");
+            }
+            assert!(
+                page.lines()
+                    .take(2)
+                    .collect::<Vec<_>>()
+                    .join(" ")
+                    .contains(&head),
+                "{page}"
+            );
+        }
+    }
+    // What nobody asks for is what the plan says.
+    let v = json(&with(&bench));
+    assert_eq!(v["launch"], planned["launch"]);
+    // A run that ends early goes step by step.
+    let v = json(&with(&[
+        "run",
+        "--random",
+        "--no-cache",
+        "--launch",
+        "resident",
+        "--stop-after",
+        "0",
+    ]));
+    assert_eq!(v["launch"], "steps");
+    let on_cpu = json(&["bench", &onnx, "--iterations", "1"]);
+    assert!(
+        on_cpu.get("launch").is_none() && on_cpu["precision"].is_string(),
+        "{on_cpu}"
+    );
+}
+
+#[test]
+fn a_saved_plan_keeps_its_way() {
+    let onnx = model("model.onnx");
+    let dir = tempfile::tempdir().unwrap();
+    let saved = dir.path().join("plan.json").display().to_string();
+    let on = ["--on", "emulated:a100,sms=4"];
+    for launch in ["resident", "steps"] {
+        let way = ["--dim", "batch=1", "--launch", launch, "--out", &saved];
+        text(&[&["plan", &onnx], &on[..], &way].concat());
+        let by = [
+            "run",
+            &onnx,
+            "--random",
+            "--dim",
+            "batch=1",
+            "--no-cache",
+            "--plan",
+            &saved,
+        ];
+        let v = json(&[&by[..], &on].concat());
+        assert_eq!(v["launch"], launch);
+    }
+    // Of a machine that is not here as well; what is asked for when it runs comes first.
+    text(&[
+        "plan", &onnx, "--dim", "batch=1", "--on", "a100", "--launch", "resident", "--out", &saved,
+    ]);
+    let text = std::fs::read_to_string(&saved).unwrap();
+    assert!(
+        text.contains("\"launch\": \"resident\""),
+        "{}",
+        &text[..400]
+    );
+}
+
+#[test]
+fn where_every_step_is_the_hosts_nothing_is_launched() {
+    let dir = tempfile::tempdir().unwrap();
+    let onnx = dir.path().join("det.onnx");
+    std::fs::write(&onnx, one_node("Det", &[2, 2], &[])).unwrap();
+    let onnx = onnx.display().to_string();
+    for on in ["a100", "emulated:a100"] {
+        let v = json(&["plan", &onnx, "--on", on]);
+        assert_eq!(
+            (&v["launch"], v.get("ways")),
+            (&"none".into(), None),
+            "{on}: {v}"
+        );
+        let page = text(&["plan", &onnx, "--on", on]);
+        assert!(page.contains("nothing reaches the GPU"), "{page}");
+        let e = fails(2, &["plan", &onnx, "--on", on, "--launch", "graph"]);
+        assert!(
+            e.contains("runs on the host") && e.contains("leave --launch out"),
+            "{e}"
+        );
+    }
+    let v = json(&[
+        "run",
+        &onnx,
+        "--random",
+        "--no-cache",
+        "--on",
+        "emulated:a100",
+    ]);
+    assert_eq!(v["launch"], "none");
+    // The emulated clock stands still meanwhile, and tells no time.
+    let bench = ["bench", &onnx, "--iterations", "3", "--no-cache"];
+    let v = json(&[&bench[..], &["--on", "emulated:a100"]].concat());
+    assert!(v["launch"] == "none" && v.get("emulated").is_none(), "{v}");
+    assert!(v["latency_ms"]["min"].as_f64() > Some(0.0), "{v}");
+}
+
+#[test]
+fn many_callers_are_not_measured_by_one_emulated_clock() {
+    let onnx = model("model.onnx");
+    for many in [&["--sweep"][..], &["--concurrency", "2"]] {
+        let e = fails(
+            2,
+            &[&["bench", &onnx, "--on", "emulated:a100"], many].concat(),
+        );
+        assert!(e.contains("one clock") && e.contains(many[0]), "{e}");
+    }
+}
+
 /// Lines of a page that a terminal of a hundred columns would break.
 fn too_wide(page: &str) -> Vec<&str> {
     page.lines().filter(|l| l.chars().count() > 100).collect()
@@ -116,7 +267,8 @@ fn bench_tells_emulated_time_and_compares_the_two_ways() {
     assert!(!page.contains("latency"), "{page}");
     let page = bench(&["--launch", "steps,resident"]);
     for part in [
-        "step by step",
+        "launch",
+        "steps",
         "resident",
         "predicted",
         "emulated p50",
@@ -135,7 +287,7 @@ fn bench_tells_emulated_time_and_compares_the_two_ways() {
         assert_eq!(v["resident"]["emulated"], true);
         let trip = v["resident"]["round_trip_us"].as_f64().unwrap();
         assert!(trip > 1.0 && trip < 20.0, "{trip}");
-        vec![of("step_by_step"), of("resident")]
+        vec![of("steps"), of("resident")]
     };
     let first = p50();
     for (a, b) in first.iter().zip(p50()) {
@@ -163,7 +315,7 @@ fn the_textbook_case_is_shown_both_ways() {
     );
     for part in [
         "100 batches",
-        "copy, launch, copy",
+        "steps copies, launches and copies",
         "resident",
         "round trip",
     ] {

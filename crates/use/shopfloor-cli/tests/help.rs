@@ -202,6 +202,8 @@ fn what_does_nothing_is_refused_by_name() {
         ),
         (vec!["roofline", "--op", "map:8:f32:relu", "--all"], "--all"),
         (vec!["run", m, "--launch", "steps,resident"], "--launch"),
+        (vec!["inspect", m, "--precision", "bf16"], "--precision"),
+        (vec!["plan", m, "--launch", "steps"], "--launch"),
     ] {
         let e = fails(2, &args);
         assert!(e.contains(option), "{args:?}: {e}");

@@ -375,9 +375,15 @@ fn kernels_are_told_apart() {
     let m = model("digits_cnn");
     let out = text(&["plan", &m, "--on", "a100"]);
     assert!(out.contains("ours, unvalidated"), "{out}");
+    // Headings are whole, and the way is named of each machine that has several.
+    let out = text(&["plan", &m, "--on", "a100,h100,cpu", "--batch", "1,64"]);
+    assert!(
+        out.contains("\n  machine  ") && out.contains("  graph  "),
+        "{out}"
+    );
     let out = text(&["plan", &m, "--on", "a100", "--kernels", "vendor"]);
     assert!(
-        out.contains("kernels  vendor") && out.contains("vendor-a100"),
+        out.contains("kernels    vendor") && out.contains("vendor-a100"),
         "{out}"
     );
     let out = text(&["plan", &m, "--on", "zen5-2core"]);

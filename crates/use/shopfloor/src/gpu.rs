@@ -77,6 +77,20 @@ impl HostAndDevice {
     }
 }
 
+/// The plan for a device alone, `alone`, where the device does something of it, else the one with the host,
+/// `beside`: values need not go to a device that has no step.
+#[cfg(feature = "cuda")]
+fn useful(
+    alone: Result<plan::Plan, plan::PlanError>,
+    beside: impl FnOnce() -> Result<plan::Plan, plan::PlanError>,
+) -> Result<plan::Plan, plan::PlanError> {
+    match alone {
+        Ok(plan) if plan.runs_kernels() => Ok(plan),
+        Ok(plan) => beside().or(Ok(plan)),
+        Err(_) => beside(),
+    }
+}
+
 #[cfg(feature = "cuda")]
 impl Planner for HostAndDevice {
     fn bind(
@@ -86,7 +100,9 @@ impl Planner for HostAndDevice {
         allotment: &plan::Allotment,
     ) -> Result<plan::Plan, plan::PlanError> {
         let alone = self.alone.bind(program, dims, allotment);
-        alone.or_else(|_| self.beside.bind(program, dims, &self.both(allotment)))
+        useful(alone, || {
+            self.beside.bind(program, dims, &self.both(allotment))
+        })
     }
 
     fn bind_like(
@@ -98,7 +114,7 @@ impl Planner for HostAndDevice {
     ) -> Result<plan::Plan, plan::PlanError> {
         let alone = self.alone.bind_like(program, dims, allotment, likes);
         let both = self.both(allotment);
-        alone.or_else(|_| self.beside.bind_like(program, dims, &both, likes))
+        useful(alone, || self.beside.bind_like(program, dims, &both, likes))
     }
 
     fn setting(&self) -> String {

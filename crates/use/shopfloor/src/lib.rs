@@ -41,7 +41,7 @@ pub use division::divide;
 pub use error::{Cause, Error};
 pub use model::{Model, ModelOptions, Precision};
 pub use outputs::Outputs;
-pub use profile::{profile, step_views};
+pub use profile::{how_ran, how_run, profile, step_views};
 pub use session::{Session, SessionBuilder, default_engine, engine_on};
 pub use supervise::{DecisionListener, SuperviseOptions, Supervision, SupervisionCost};
 pub use texts::{read_text, write_file};
@@ -54,7 +54,7 @@ pub use machine::{Change, Machine, Way as Launch, Work};
 pub use onnx::Report as ImportReport;
 pub use plan::division::Division;
 pub use plan::{Goal, Plan, Program, Timeline, VerifiedPlan, Why};
-pub use report::{Profile, StepView};
+pub use report::{HowRun, Profile, StepView};
 pub use runtime::{
     Answer, Batching, Binding, Call, Cancel, Engine, Memory, RunError, STREAM_CAPACITY,
     Session as RuntimeSession, Stream,

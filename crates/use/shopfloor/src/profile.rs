@@ -3,8 +3,8 @@ use crate::{Error, Session, Timeline, inputs};
 use kernel::TileProgram;
 use machine::Work;
 use plan::VerifiedPlan;
-use report::{Profile, ProfileInput, StepView};
-use std::collections::BTreeMap;
+use report::{HowRun, Profile, ProfileInput, StepView};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use tensor::Tensor;
 
@@ -46,7 +46,7 @@ pub fn profile(
     }
     let sizes = inputs::sizes_of(session.model(), named);
     let (mut steps, mut range) = (Vec::new(), String::new());
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for plan in session.runtime().plans() {
         let dims = &plan.plan().dims;
         if steps.is_empty() && dims.iter().any(|(_, r)| r.lo != r.hi) {
@@ -76,10 +76,32 @@ pub fn profile(
         fates: &program.fates,
         dims: range,
     });
-    // Of several plans the first stands for all: they differ in sizes.
+    let untimed = how_run(session);
+    let last = timelines.pop().unwrap_or_default();
+    profile.how = how_ran(session, &last);
+    profile.launch_untimed = untimed
+        .launch
+        .filter(|l| profile.how.launch.as_ref() != Some(l));
+    Ok((profile, last))
+}
+
+/// How requests of `session` run: by which way their steps reach its device, read off what its plans were
+/// compiled to, and how exactly they multiply. To be asked when a request has run.
+pub fn how_run(session: &Session) -> HowRun {
+    how(session, &session.runtime().launched())
+}
+
+/// The same of the request that `timeline` is of.
+pub fn how_ran(session: &Session, timeline: &Timeline) -> HowRun {
+    how(session, &timeline.launched)
+}
+
+/// Of several plans the first stands for all: they differ in sizes.
+fn how(session: &Session, ways: &BTreeSet<machine::Way>) -> HowRun {
     let first = session.runtime().plans().into_iter().next();
-    profile.precision = first.and_then(|p| report::precision_text(p.plan(), program.precision));
-    Ok((profile, timelines.pop().unwrap_or_default()))
+    first.map_or_else(HowRun::default, |p| {
+        HowRun::of(p.plan(), Some(session.model().program()), ways)
+    })
 }
 
 /// The calling thread and the residents of this process, as the system accounts for them.

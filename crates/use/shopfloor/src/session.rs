@@ -648,12 +648,16 @@ impl Session {
         })
     }
 
-    /// The plan for a box of dims, without running it.
+    /// The plan for a box of dims, without running it; it says how its steps are to be launched where
+    /// [`SessionBuilder::with_launch`] did.
     ///
     /// # Errors
     /// A dim without a range, or sizes that do not fit.
     pub fn plan(&self, dims: &DimBox) -> Result<Plan, Error> {
-        Ok(self.inner.plan(dims)?)
+        Ok(Plan {
+            launch: self.builder.launch,
+            ..self.inner.plan(dims)?
+        })
     }
 
     /// Makes `plan` the current one beside the traffic; gives its epoch.

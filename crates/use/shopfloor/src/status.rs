@@ -150,7 +150,7 @@ impl Status {
             ("runs", Align::Right),
             ("waiting", Align::Right),
             ("refused", Align::Right),
-            ("time goes to", Align::Left),
+            ("time goes to", Align::Wrap),
         ]);
         let since = before.map_or(self.at_s, |b| self.at_s - b.at_s).max(1e-9);
         for s in &self.sessions {

@@ -556,6 +556,7 @@ pub fn advise(
             false => dims.to_string(),
         },
         machine: machine.name.clone(),
+        how: whole.how,
         kernels: planning.kernels.label().into(),
         unvalidated: planning.kernels.unvalidated(machine),
         target: target.name,

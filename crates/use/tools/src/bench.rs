@@ -75,30 +75,38 @@ pub fn bench(
     let planned = began.elapsed();
     let more = report::bodies_us(&crate::planview::bodies(&session, &plan));
     let device = session.runtime().engine().device().clone();
-    let emulated = device.emulated_ns().is_some();
-    if emulated && concurrency > 1 {
+    if device.emulated_ns().is_some() && concurrency > 1 {
         return Err(Error::Usage(
             "an emulated device has one clock for all callers: leave out --concurrency".into(),
         ));
     }
-    let precision = report::precision_text(&plan, session.model().program().precision);
-    let way = device.request_way(&plan);
+    let began = Instant::now();
+    session.swap_plan(plan.clone())?;
+    let load = made + began.elapsed();
+    if let Some(asked) = plan.launch {
+        crate::planview::took(&session, asked)?;
+    }
+    // What is predicted is of the way that was taken.
+    let ran = session.runtime().launched();
+    let way = match (ran.len(), ran.first()) {
+        (1, Some(&way)) => plan.request_way(device.machine(), Some(way)),
+        _ => None,
+    };
     let predicted_s = way.map_or(plan.predicted.time_s, |w| w.seconds);
     let predicted_ms = predicted_s * 1e3 + more * 1e-3;
-    let began = Instant::now();
-    session.swap_plan(plan)?;
-    let load = made + began.elapsed();
     let moved = match device.place() {
-        None => None,
         Some(_) => {
             let out = session.run(&inputs::borrowed(&named))?.into_vec();
             let bytes = |t: &Tensor| t.bytes().len();
             let given = named.iter().map(|(_, t)| bytes(t)).collect::<Vec<_>>();
             Some((given, out.iter().map(|(_, t)| bytes(t)).collect::<Vec<_>>()))
         }
+        None => None,
     };
+    let emulated = clock(&session).is_some();
     let copies_s = match (way, moved) {
         (Some(way), _) => way.copies_s,
+        (None, _) if plan.leaves_gpu_idle() => 0.0,
         (None, Some((given, made))) => crate::ways::copies_s(&*device, given.iter().chain(&made)),
         (None, None) => 0.0,
     };
@@ -111,7 +119,7 @@ pub fn bench(
         model: session.model().program().name.clone(),
         device: format!("{} ({})", device.name(), device.target().name),
         threads: device.workers(),
-        precision,
+        how: shopfloor::how_run(&session),
         iterations: ms.len(),
         latency_ms: LatencyMs::of(&ms),
         throughput_per_s: ms.len() as f64 / took.as_secs_f64().max(1e-12),
@@ -129,6 +137,13 @@ pub fn bench(
 /// One caller's latencies in milliseconds, and when it began and ended.
 type Measured = (Vec<f64>, Instant, Instant);
 
+/// The clock of an emulated device that requests of `session` reach: it stands still where none does.
+fn clock(session: &Session) -> Option<u64> {
+    let runtime = session.runtime();
+    let now = runtime.engine().device().emulated_ns();
+    now.filter(|_| !runtime.launched().is_empty())
+}
+
 /// Latencies in milliseconds of `concurrency` callers, and how long they took together.
 pub(crate) fn measure(
     session: &Session,
@@ -139,7 +154,6 @@ pub(crate) fn measure(
 ) -> Result<(Vec<f64>, Duration), Error> {
     let taken = AtomicUsize::new(0);
     let barrier = std::sync::Barrier::new(concurrency);
-    let device = session.runtime().engine().device();
     let caller = |first: bool| -> Result<Measured, Error> {
         let borrowed = inputs::borrowed(named);
         let warm: Result<(), Error> =
@@ -164,9 +178,9 @@ pub(crate) fn measure(
                 progress(done.min(1.0));
                 told = now;
             }
-            let (start, then) = (Instant::now(), device.emulated_ns());
+            let (start, then) = (Instant::now(), clock(session));
             let outputs = session.run(&borrowed)?;
-            ms.push(match device.emulated_ns().zip(then) {
+            ms.push(match clock(session).zip(then) {
                 Some((now, then)) => (now - then) as f64 * 1e-6,
                 None => start.elapsed().as_secs_f64() * 1e3,
             });
@@ -191,7 +205,7 @@ pub(crate) fn measure(
         first = Some(first.map_or(b, |f| f.min(b)));
         last = Some(last.map_or(e, |l| l.max(e)));
     }
-    let took = match device.emulated_ns() {
+    let took = match clock(session) {
         Some(_) => Duration::from_secs_f64(ms.iter().sum::<f64>() * 1e-3),
         None => first
             .zip(last)

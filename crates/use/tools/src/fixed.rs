@@ -1,7 +1,7 @@
 //! What a request costs beside its arithmetic.
 use graph::{ContractSpec, GraphBuilder, Op, Origin};
 use layout::{DType, Dim};
-use report::{FixedCost, FixedCostRow};
+use report::{FixedCost, FixedCostRow, HowRun};
 use shopfloor::{Error, Model, ModelOptions, SessionBuilder, inputs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -83,6 +83,7 @@ pub fn fixed_cost(
         let device = e.device();
         let report = found.get_or_insert_with(|| FixedCost {
             device: format!("{} ({})", device.name(), device.target().name),
+            how: HowRun::default(),
             threads: device.workers(),
             pingpong_us: 2e6 * device.machine().costs.handoff_s.value,
             rows: vec![],
@@ -95,6 +96,7 @@ pub fn fixed_cost(
             binding.set(n, t.clone())?;
         }
         let bound_us = median(seconds / 2.0, || Ok(binding.run().map(|_| ())?))?;
+        report.how = shopfloor::how_run(&session);
         let plans = session.runtime().plans();
         let steps = plans.first().map_or(0, |p| {
             p.plan().blocks().map(|b| b.steps.len()).sum::<usize>()

@@ -101,6 +101,7 @@ fn point(whole: &Whole, machine: &Machine, batch: Option<i64>) -> FleetPoint {
     let memory = memory_on(plan, place) + constants + arena.saturating_sub(own);
     FleetPoint {
         batch,
+        how: whole.how.clone(),
         latency_s,
         per_s: match latency_s > 0.0 {
             true => batch.unwrap_or(1) as f64 / latency_s,

@@ -105,6 +105,8 @@ pub fn load_times(
     let times: Vec<PlanningMs> = planned.iter().map(|p| p.planning).collect();
     Ok(LoadReport {
         model: one.model.clone(),
+        device: one.device.clone(),
+        how: one.how.clone(),
         nodes: one.nodes,
         steps: one.steps,
         first,
@@ -174,8 +176,11 @@ pub fn planning_times(
             break;
         }
     }
+    let device = session.runtime().engine().device();
     Ok(Planned {
         model: model.program().name.clone(),
+        device: format!("{} ({})", device.name(), device.target().name),
+        how: shopfloor::how_run(&session),
         nodes,
         steps,
         planning,

@@ -4,9 +4,9 @@ use layout::DimBox;
 use machine::WayTime;
 use plan::{Allotment, Plan, PlanSegment, Planner, StepWork};
 use planner::{Placement, PlanOptions};
-use report::{BodyView, PlanView, counted};
+use report::{BodyView, HowRun, PlanView, counted};
 use serde::Serialize;
-use shopfloor::{Error, Machine, Model, Session};
+use shopfloor::{Error, Launch, Machine, Model, Session};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -62,6 +62,8 @@ pub struct Whole {
     pub way: Option<WayTime>,
     /// Every way that there is, the shortest first.
     pub ways: Vec<WayTime>,
+    /// That way and the precision, in words.
+    pub how: HowRun,
 }
 
 impl Whole {
@@ -254,6 +256,30 @@ pub fn plan_cut(
     Ok(whole.plan)
 }
 
+/// Whether `machine` runs `plan` by the way that it was made for.
+///
+/// # Errors
+/// It does not; the step that prevents it is named.
+pub fn refused(plan: &Plan, machine: &Machine) -> Result<(), Error> {
+    let why = plan.launch.and_then(|way| plan.why_not(machine, way));
+    why.map_or(Ok(()), |why| Err(Error::Usage(why)))
+}
+
+/// Whether requests of `session`, which has compiled a plan, reach its device by the way `asked` for.
+///
+/// # Errors
+/// They do not, and it is not for want of memory; the step that prevents it is named.
+pub fn took(session: &Session, asked: Launch) -> Result<(), Error> {
+    let runtime = session.runtime();
+    if runtime.launched().contains(&asked) {
+        return Ok(());
+    }
+    let machine = runtime.engine().device().machine().clone();
+    let plans = runtime.plans();
+    let why = plans.iter().find_map(|p| p.plan().why_not(&machine, asked));
+    why.map_or(Ok(()), |why| Err(Error::Usage(why)))
+}
+
 /// The plan of `model` over `devices`, the threads of `planning` being the first's; `inside` says whether
 /// control flow is planned as well.
 fn plan_over(
@@ -289,7 +315,7 @@ fn plan_over(
         false => (dims.clone(), vec![]),
     };
     let bound = planner.bind(model.program(), &late, &allotment);
-    let (plan, taken) = match bound {
+    let (mut plan, taken) = match bound {
         Err(_) if late != *dims => (planner.bind(model.program(), dims, &allotment)?, vec![]),
         other => (other?, taken),
     };
@@ -302,17 +328,17 @@ fn plan_over(
         }),
         false => vec![],
     };
+    plan.launch = planning.launch;
     let (way, ways) = match &last {
-        Some(m) => (plan.request_way(m, planning.launch), plan.request_ways(m)),
+        Some(m) => {
+            refused(&plan, m)?;
+            (plan.request_way(m, None), plan.request_ways(m))
+        }
         None => (None, vec![]),
     };
-    if let (Some(asked), None, Some(m)) = (planning.launch, &way, &last) {
-        return Err(Error::Usage(format!(
-            "{} cannot run these steps by --launch {asked}; leave --launch out",
-            m.name
-        )));
-    }
+    let by: BTreeSet<_> = way.iter().map(|t| t.way).collect();
     Ok(Whole {
+        how: HowRun::of(&plan, Some(model.program()), &by),
         way,
         ways,
         plan,

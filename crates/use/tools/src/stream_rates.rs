@@ -109,6 +109,7 @@ pub fn streams(
     }
     Ok(StreamsReport {
         device: format!("{} ({})", device.name(), device.target().name),
+        how: shopfloor::how_run(&session),
         threads: device.workers(),
         width: WIDTH,
         rows,

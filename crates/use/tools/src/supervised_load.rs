@@ -1,6 +1,6 @@
 //! Models under load with a supervisor beside them.
 use plan::Timeline;
-use report::{Align, LatencyMs, Profile, ProfileInput, Style, Table, units};
+use report::{Align, HowRun, LatencyMs, Profile, ProfileInput, Style, Table, units};
 use serde::Serialize;
 use shopfloor::{
     Error, Model, ModelOptions, Session, SessionBuilder, SuperviseOptions, Supervision,
@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 pub struct CallerStats {
     /// The model.
     pub model: String,
+    /// How its steps reach the device, and how exactly they multiply.
+    #[serde(flatten)]
+    pub how: HowRun,
     /// Its callers.
     pub callers: usize,
     /// Requests that were answered.
@@ -43,6 +46,9 @@ pub struct SupervisedLoad {
     /// What the engine's workers did last, with every decision that is kept.
     #[serde(skip)]
     pub timeline: Timeline,
+    /// Whether the device is emulated: times are then those of emulating it here, not its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub emulated: bool,
     /// Device, its machine and its workers.
     #[serde(skip)]
     device: (String, String, usize),
@@ -140,6 +146,7 @@ pub fn supervised_load(
         planning_s,
         seconds,
         timeline,
+        emulated: on.emulated_ns().is_some(),
         device,
     })
 }
@@ -160,6 +167,7 @@ fn saw(
     let (first, last) = (within(0.0, third), within(seconds - third, seconds));
     CallerStats {
         model: s.model().program().name.clone(),
+        how: shopfloor::how_run(s),
         callers,
         requests: all.len(),
         failed,
@@ -194,6 +202,7 @@ impl SupervisedLoad {
     pub fn render(&self, style: Style) -> String {
         let mut t = Table::new(&[
             ("model", Align::Wrap),
+            ("launch", Align::Left),
             ("callers", Align::Right),
             ("requests", Align::Right),
             ("failed", Align::Right),
@@ -209,6 +218,7 @@ impl SupervisedLoad {
             };
             t.row(vec![
                 m.model.clone(),
+                m.how.launch.clone().unwrap_or_else(|| "-".into()),
                 m.callers.to_string(),
                 m.requests.to_string(),
                 m.failed.to_string(),
@@ -218,8 +228,25 @@ impl SupervisedLoad {
                 ms(|l| l.p99),
             ]);
         }
+        let (device, _, workers) = &self.device;
+        let how = HowRun {
+            launch: None,
+            ..self
+                .models
+                .first()
+                .map_or_else(HowRun::default, |m| m.how.clone())
+        };
+        let threads = units::plural(*workers as u64, "thread");
+        let head = format!("under load on {device}{}, {threads}", how.headline());
+        let clock = match self.emulated {
+            true => {
+                "These are times of emulating the device here, not its own: `shopfloor bench` tells those.\n"
+            }
+            false => "",
+        };
         format!(
-            "{}\nThe supervisor's loop took {:.2}% of a core over {} windows, planning and comparing {:.1}%.\n",
+            "{}\n{}{clock}\nThe supervisor's loop took {:.2}% of a core over {} windows, planning and comparing {:.1}%.\n",
+            style.headline(&head),
             t.render(style),
             100.0 * self.loop_s / self.seconds.max(1e-9),
             self.windows,

@@ -3,10 +3,31 @@ use crate::BenchOptions;
 use crate::bench::measure;
 use plan::Goal;
 use plan::division::{Division, Prediction, choose};
-use report::{LatencyMs, SweepReport, SweepRow};
+use report::{HowRun, LatencyMs, SweepReport, SweepRow};
 use shopfloor::division::predictions;
 use shopfloor::{Error, Model, ModelOptions, SessionBuilder, inputs};
 use std::path::Path;
+
+/// Ways to run the model with `workers` in all, each a prediction and how many run at once; the one that was
+/// `chosen` is among them.
+fn ways(all: &[Prediction], workers: u32, chosen: &Division) -> Vec<(Prediction, u32)> {
+    let mut ways = Vec::new();
+    for p in all {
+        // Fewer runs at once than fit leave workers idle: only the most are worth a look, and one.
+        let most = workers / p.workers;
+        ways.extend(
+            (1..=most)
+                .filter(|i| [1, most].contains(i))
+                .map(|i| (*p, i)),
+        );
+    }
+    let same = |p: &Prediction| (p.batch, p.workers) == (chosen.batch, chosen.workers);
+    if !ways.iter().any(|(p, i)| same(p) && *i == chosen.instances) {
+        let p = all.iter().find(|p| same(p));
+        ways.extend(p.map(|p| (*p, chosen.instances)));
+    }
+    ways
+}
 
 /// Measures every way to run the model: each batch and number of workers that was predicted, with as many
 /// runs at once as there are workers for, each for `options.seconds`, under as many callers with one item
@@ -30,6 +51,12 @@ pub fn sweep(
         g => g,
     };
     let engine = builder.engine()?;
+    if engine.device().emulated_ns().is_some() {
+        return Err(Error::Usage(format!(
+            "a sweep has many callers, and '{}' is emulated and has one clock for all of them; leave --sweep out, or run on cpu",
+            engine.device().name()
+        )));
+    }
     let model = Model::open(path, model_options)?;
     let all = predictions(&engine, &model, goal, None)?;
     let name = model.program().name.clone();
@@ -38,26 +65,12 @@ pub fn sweep(
             "nothing can be predicted for model '{name}' on this device: sweeps are for the CPU"
         )));
     };
-    let mut ways = Vec::new();
-    for p in &all {
-        for instances in 1..=engine.workers() / p.workers {
-            // Fewer runs at once than fit leave workers idle: only the most are worth a look, and one.
-            if instances != 1 && instances != engine.workers() / p.workers {
-                continue;
-            }
-            ways.push((*p, instances));
-        }
-    }
     let is_chosen = |p: &Prediction, i: u32| {
         (p.batch, i, p.workers) == (chosen.batch, chosen.instances, chosen.workers)
     };
-    if !ways.iter().any(|(p, i)| is_chosen(p, *i)) {
-        let p = all
-            .iter()
-            .find(|p| (p.batch, p.workers) == (chosen.batch, chosen.workers));
-        ways.extend(p.map(|p| (*p, chosen.instances)));
-    }
+    let ways = ways(&all, engine.workers(), &chosen);
     let mut rows = Vec::new();
+    let mut how = HowRun::default();
     let n = ways.len();
     for (at, (p, instances)) in ways.into_iter().enumerate() {
         progress(at as f64 / n as f64);
@@ -79,6 +92,7 @@ pub fn sweep(
         let callers = (instances * p.batch + waits) as usize;
         let named = inputs::random_inputs(session.model(), &inputs::sizes(session.model()).0)?;
         let (ms, took) = measure(&session, &named, options, callers, &|_| {})?;
+        how = shopfloor::how_run(&session);
         let run_s = p.beside(instances);
         rows.push(SweepRow {
             batch: p.batch,
@@ -105,6 +119,7 @@ pub fn sweep(
             engine.device().name(),
             engine.device().target().name
         ),
+        how,
         threads: engine.device().workers(),
         bound_ms: match goal {
             Goal::Throughput { max_latency_s } => max_latency_s.map(|s| 1e3 * s),

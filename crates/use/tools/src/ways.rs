@@ -3,7 +3,7 @@
 use device::{Device, Residency};
 use machine::calc::{Batches, compare_transfers};
 use plan::{Activity, Timeline};
-use report::PersistentReport;
+use report::{HowRun, PersistentReport};
 use shopfloor::{Error, Model, Session, SessionBuilder, inputs};
 use std::time::Instant;
 
@@ -37,9 +37,6 @@ pub(crate) fn copies_s<'a>(device: &dyn Device, each: impl Iterator<Item = &'a u
 
 /// The median of many acknowledged round trips, where a kernel listens.
 pub(crate) fn round_trip_us(device: &dyn Device) -> Result<Option<f64>, Error> {
-    if !stays(device) {
-        return Ok(None);
-    }
     let mut all = vec![];
     let (trips, warm) = match device.emulated_ns() {
         Some(_) => (EMULATED_TRIPS, 1),
@@ -114,6 +111,7 @@ pub fn persistent(
     };
     let mut took = vec![];
     let mut name = None;
+    let mut how = HowRun::default();
     let mut trip = None;
     let mut said = None;
     for (n, b) in [&launched, &resident].into_iter().enumerate() {
@@ -134,6 +132,7 @@ pub fn persistent(
             Ok(())
         })?);
         trip = round_trip_us(&*device)?;
+        how.precision = shopfloor::how_run(&s).precision;
         said = Some((
             device,
             named.iter().map(|(_, t)| t.bytes().len()).sum::<usize>(),
@@ -165,6 +164,7 @@ pub fn persistent(
     let each = kernel_s + moved + 2.0 * counter + 2.0 * b.handoff_s;
     Ok(PersistentReport {
         device: name.unwrap_or_default(),
+        how,
         emulated: device.emulated_ns().is_some(),
         batches,
         kernel: format!("f32 product [16,{k}] x [{k},16]"),

@@ -232,6 +232,7 @@ pub fn what_if(
             false => dims.to_string(),
         },
         machine: machine.name.clone(),
+        how: new.how.clone(),
         kernels: planning.kernels.label().into(),
         unvalidated: planning.kernels.unvalidated(machine),
         target: t.name,

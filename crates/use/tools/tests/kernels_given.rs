@@ -322,6 +322,38 @@ fn ptx_of_its_own_runs_step_by_step_on_a_gpu() {
     }
 }
 
+#[cfg(feature = "cuda")]
+#[test]
+fn the_step_that_no_kernel_which_stays_can_take_is_named() {
+    use shopfloor_tools::{emitted::machine, planview, targets::Planning};
+    let model = Model::from_kernel(
+        &format!("{MEAN}{PTX}"),
+        &[("x", vec![Dim::sym("sensors"), Dim::sym("window")])],
+        &ModelOptions::default(),
+    );
+    let planning = Planning {
+        launch: Some(Launch::Resident),
+        ..Planning::default()
+    };
+    let mut dims = DimBox::new();
+    dims.insert("sensors", 1, 200);
+    dims.insert("window", 1, 64);
+    let e = planview::plan_for(&model.unwrap(), &machine("a100").unwrap(), &planning, &dims);
+    let e = e.unwrap_err().to_string();
+    assert!(
+        e.contains("step 0 'window_mean'") && e.contains("--launch steps or graph"),
+        "{e}"
+    );
+    // A device says the same of what it ran by another way.
+    let session = launched(&format!("{MEAN}{PTX}"), "emulated:a100", Launch::Resident);
+    check(&session);
+    let e = planview::took(&session, Launch::Resident)
+        .unwrap_err()
+        .to_string();
+    assert!(e.contains("step 0 'window_mean'"), "{e}");
+    planview::took(&session, Launch::Steps).unwrap();
+}
+
 /// A plan may come from a file; PTX may not.
 #[cfg(feature = "cuda")]
 #[test]

@@ -234,6 +234,7 @@ impl PlanMaker {
             }],
             dims: self.dims,
             goal: Goal::Latency,
+            launch: None,
             segments: vec![PlanSegment::Block(Box::new(self.block))],
             predicted: Cost::zero(),
             whys: vec![],

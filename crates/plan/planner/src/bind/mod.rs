@@ -305,6 +305,7 @@ impl Planner {
             devices: self.shares(allotment),
             dims: dims.clone(),
             goal: allotment.goal,
+            launch: None,
             segments,
             predicted: blocks.predicted,
             whys: blocks.whys,

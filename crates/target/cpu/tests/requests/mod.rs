@@ -178,6 +178,7 @@ fn whole(block: Block) -> Plan {
         }],
         dims: DimBox::new(),
         goal: Goal::Latency,
+        launch: None,
         segments: vec![PlanSegment::Block(Box::new(block))],
         predicted: Cost::zero(),
         whys: vec![],

@@ -2,6 +2,7 @@
 use super::section::{Entry, Section};
 use super::{COMPUTE, COPIES, CudaExecutable};
 use crate::watch::LANES;
+use machine::Way;
 use plan::{Activity, DeviceSpan, Span, Timeline};
 use std::time::Instant;
 use workers::ring::{Answer, Times};
@@ -19,6 +20,7 @@ impl Clocks {
         t.steps = e.steps.names.clone();
         t.spans.clear();
         t.device.clear();
+        t.launched.insert(Way::Resident);
         t.lanes = LANES
             .iter()
             .map(|l| format!("{} {l}", e.gpu.name))

@@ -43,6 +43,7 @@ use device::{
 use emit::ptx::resident::{Abi, Idle, Resident};
 use kernel::TileProgram;
 use layout::Dim;
+use machine::Way;
 use plan::{Activity, Block, Bound, BufferKind, Params, Timeline};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -875,6 +876,10 @@ impl Executable for ResidentExecutable {
     ) -> Result<(), DeviceError> {
         let f = self.own(frame)?;
         self.inner.run_unified(f.other(&self.inner)?, request)
+    }
+
+    fn way(&self) -> Option<Way> {
+        Some(Way::Resident)
     }
 
     fn step_names(&self) -> Vec<String> {

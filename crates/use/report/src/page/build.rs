@@ -458,6 +458,7 @@ impl PageData {
             model: view.model.clone(),
             dims: view.dims.clone(),
             device: profile.map(|p| p.device.clone()),
+            how: profile.map_or_else(|| view.how.clone(), |p| p.how.clone()),
             machine: last.map_or_else(|| view.machine.clone(), |d| d.machine.clone()),
             target: view.target.clone(),
             threads: profile.map_or(view.workers, |p| p.threads as u32),
@@ -574,7 +575,7 @@ mod tests {
                 start_ns: 0,
                 end_ns: 5000,
             }],
-            marks: vec![],
+            ..Timeline::default()
         };
         let numbers = BTreeMap::from([("a", 0), ("b", 1)]);
         let p = timeline(&t, &numbers);

@@ -18,7 +18,7 @@ pub use build::PageInput;
 pub use machine::{MachineData, MachineLevel, MachineLink, MachineUnit};
 
 use crate::calc::{CeilingView, RoofView};
-use crate::{AdviceView, MemoryView, Overhead, StepView};
+use crate::{AdviceView, HowRun, MemoryView, Overhead, StepView};
 use plan::Goal;
 use serde::Serialize;
 
@@ -208,6 +208,9 @@ pub struct PageData {
     pub dims: String,
     /// Device that it ran on; `None` for a plan.
     pub device: Option<String>,
+    /// How steps reach the device, and how exactly they multiply.
+    #[serde(flatten)]
+    pub how: HowRun,
     /// Machine planned for: the last device's.
     pub machine: String,
     /// Target.

@@ -4,7 +4,7 @@ views.push(function head() {
   byId("kind").textContent = measured ? "Profile: measured beside predicted" : "Plan: a prediction, nothing of it was measured";
   byId("model").textContent = D.model;
   byId("sentence").textContent = D.sentence;
-  byId("meta").textContent = [D.device || D.machine, measured ? U.plural(D.threads, "worker") : "", D.target, D.dims, measured ? `${U.plural(measured.active, "request")} measured after ${measured.warmup}` : "", D.note].filter(Boolean).join(" · ");
+  byId("meta").textContent = [D.device || D.machine, measured ? U.plural(D.threads, "worker") : "", D.target, D.launch ? "launch " + D.launch : "", D.precision ? "precision " + D.precision : "", D.dims, measured ? `${U.plural(measured.active, "request")} measured after ${measured.warmup}` : "", D.note].filter(Boolean).join(" · ");
   // Shares of the steps' time by what bounds them, written beside a bar that needs no colour.
   const shares = new Map();
   for (const s of steps) shares.set(s.bound, (shares.get(s.bound) || 0) + share(s));

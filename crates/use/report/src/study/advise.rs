@@ -1,7 +1,7 @@
 //! Advice: what would make a model faster, ranked.
-use super::{because, headline, label};
+use super::{because, label};
 use crate::table::{Align, Style, Table};
-use crate::units;
+use crate::{HowRun, units};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -58,6 +58,9 @@ pub struct AdviceView {
     pub dims: String,
     /// Machine.
     pub machine: String,
+    /// How its steps reach it as it is, and how exactly they multiply.
+    #[serde(flatten)]
+    pub how: HowRun,
     /// Whose kernels: `ours` or `vendor`.
     pub kernels: String,
     /// Whether nothing was ever compared with their predictions.
@@ -85,10 +88,12 @@ impl AdviceView {
         let _ = writeln!(
             out,
             "{}",
-            headline(
-                &format!("what would help {}{dims} on {}", self.model, self.machine),
-                style
-            )
+            style.headline(&format!(
+                "what would help {}{dims} on {}{}",
+                self.model,
+                self.machine,
+                self.how.headline()
+            ))
         );
         let bounds: Vec<String> = self
             .bounds

@@ -1,7 +1,7 @@
 //! One model over several machines.
-use super::{because, headline, label, times};
+use super::{because, label, times};
 use crate::table::{Align, Style, Table};
-use crate::{BodyView, counted, units};
+use crate::{BodyView, HowRun, counted, units};
 use plan::{BufferKind, Plan, StepWork};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -12,6 +12,9 @@ use std::fmt::Write;
 pub struct FleetPoint {
     /// The batch; `None` when the model fixes it.
     pub batch: Option<i64>,
+    /// How steps reach the machine, and how exactly they multiply.
+    #[serde(flatten)]
+    pub how: HowRun,
     /// Predicted seconds of a request, copies between host and device included.
     pub latency_s: f64,
     /// Items a second with one request after the other; requests a second where the batch is fixed.
@@ -151,13 +154,18 @@ impl FleetView {
             true => String::new(),
             false => format!(" ({})", self.dims),
         };
+        let open = self.batch.is_some();
+        let first = self.rows.iter().find_map(|r| r.points.first());
+        let how = HowRun {
+            launch: None,
+            ..first.map_or_else(HowRun::default, |p| p.how.clone())
+        };
+        let head = format!("{}{dims} over machines{}", self.model, how.headline());
         let _ = writeln!(
             out,
             "{}\n  predictions: nothing here was measured\n",
-            headline(&format!("{}{dims} over machines", self.model), style)
+            style.headline(&head)
         );
-        let open = self.batch.is_some();
-        let first = self.rows.iter().find_map(|r| r.points.first());
         let latency = match first.and_then(|p| p.batch) {
             Some(b) => format!("latency, batch {b}"),
             None => "latency".into(),
@@ -172,7 +180,8 @@ impl FleetView {
         }
         columns.extend([
             (if open { "items/s" } else { "requests/s" }, Align::Right),
-            ("bound by", Align::Left),
+            ("launch", Align::Left),
+            ("bound by", Align::Wrap),
             ("needs", Align::Right),
             ("fits", Align::Left),
         ]);
@@ -186,6 +195,7 @@ impl FleetView {
                 }
                 row.extend([
                     rate(best.per_s, ""),
+                    best.how.launch.clone().unwrap_or_else(|| "-".into()),
                     format!("{} {:.0}%", best.bound, 100.0 * best.bound_share),
                     units::bytes(best.memory as f64),
                     match best.fits {

@@ -10,15 +10,7 @@ pub use fleet::{FleetPoint, FleetRow, FleetView, bounds_of, memory_on};
 pub use what_if::{AloneView, ChangedStep, WhatIfView};
 
 use crate::calc::because;
-use crate::table::Style;
 use crate::units;
-
-/// A heading that may be longer than a line.
-pub(crate) fn headline(text: &str, style: Style) -> String {
-    let lines = units::wrapped(text, style.width);
-    let lines: Vec<String> = lines.iter().map(|l| style.heading(l)).collect();
-    lines.join("\n")
-}
 
 /// Whose kernels, and whether nothing was ever compared with their predictions.
 pub(crate) fn label(kernels: &str, unvalidated: bool) -> String {

@@ -1,7 +1,7 @@
 //! One model on a changed machine.
-use super::{because, headline, label, times};
+use super::{because, label, times};
 use crate::table::{Align, Style, Table};
-use crate::units;
+use crate::{HowRun, units};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -59,6 +59,9 @@ pub struct WhatIfView {
     pub dims: String,
     /// Machine.
     pub machine: String,
+    /// How steps reach the changed machine, and how exactly they multiply.
+    #[serde(flatten)]
+    pub how: HowRun,
     /// Whose kernels: `ours` or `vendor`.
     pub kernels: String,
     /// Whether nothing was ever compared with their predictions.
@@ -111,15 +114,13 @@ impl WhatIfView {
         let _ = writeln!(
             out,
             "{}",
-            headline(
-                &format!(
-                    "{}{dims} on {} with {}",
-                    self.model,
-                    self.machine,
-                    self.changes.join(" and ")
-                ),
-                style
-            )
+            style.headline(&format!(
+                "{}{dims} on {}{} with {}",
+                self.model,
+                self.machine,
+                self.how.headline(),
+                self.changes.join(" and ")
+            ))
         );
         let _ = writeln!(
             out,

@@ -3,7 +3,9 @@
 
 use plan::{Plan, Span, Timeline};
 use shopfloor_report::page::{PageData, PageInput};
-use shopfloor_report::{Advice, AdviceView, Computed, PlanView, Profile, ProfileInput, StepView};
+use shopfloor_report::{
+    Advice, AdviceView, Computed, HowRun, PlanView, Profile, ProfileInput, StepView,
+};
 use std::collections::BTreeMap;
 
 /// What a model's author might call a node to get at the page.
@@ -67,6 +69,7 @@ pub fn page(plan: &Plan, measured: Option<&(Profile, Timeline)>) -> PageData {
         model: plan.model.clone(),
         dims: "batch=1".into(),
         machine: machine.name.clone(),
+        how: HowRun::default(),
         kernels: "ours".into(),
         unvalidated: false,
         target: "cpu-avx512".into(),

@@ -4,6 +4,7 @@ use super::values::{bytes, seconds};
 use crate::output::Failure;
 use clap::Args;
 use shopfloor::{Goal, Isa, Launch, Machine, Session, SessionBuilder, machines};
+use shopfloor_tools::planview;
 use shopfloor_tools::targets::{Kernels, Planning};
 
 fn isa(text: &str) -> Result<Isa, String> {
@@ -174,6 +175,12 @@ impl EngineArgs {
                     .into(),
             )),
         }
+    }
+
+    /// Refuses `--launch` where requests of `session`, which has run one, go by another way.
+    pub fn launched(&self, session: &Session) -> Result<(), Failure> {
+        let took = |asked| planview::took(session, asked);
+        Ok(self.launch()?.map_or(Ok(()), took)?)
     }
 
     /// The goal asked for.

@@ -275,7 +275,7 @@ pub fn run(a: Args, typed: &Given) -> Done {
         };
         let stays = launching(&a.engine, Launch::Resident);
         let report = WaysReport {
-            step_by_step: measured(&launching(&a.engine, Launch::Steps), subject, given.clone())?,
+            steps: measured(&launching(&a.engine, Launch::Steps), subject, given.clone())?,
             resident: measured(&stays, again, given)?,
         };
         return output::report(a.json, &report, |r, style| r.render(style));

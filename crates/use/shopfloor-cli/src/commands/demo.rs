@@ -178,12 +178,13 @@ pub fn run(a: Args) -> Done {
     }
     let _ = writeln!(
         out,
-        "\n{}\non {} with {}, planned for {}\n",
+        "\n{}\non {}{} with {}, planned for {}\n",
         style.heading(&format!(
             "its steps, predicted beside measured (median of {} requests)",
             profile.active
         )),
         profile.device,
+        profile.how.headline(),
         units::plural(profile.threads as u64, "thread"),
         profile.machine
     );

@@ -1,5 +1,5 @@
 //! `shopfloor inspect`: what a model consists of.
-use crate::args::ModelArgs;
+use crate::args::{Given, ModelArgs};
 use crate::output::{self, Done, Failure};
 
 #[derive(clap::Args)]
@@ -16,7 +16,8 @@ pub struct Args {
     json: bool,
 }
 
-pub fn run(a: Args) -> Done {
+pub fn run(a: Args, given: &Given) -> Done {
+    given.without(&["--precision"], "inspect, which plans nothing")?;
     let found = shopfloor_tools::inspect(&a.model, &a.bound.sized()?)?;
     if a.json {
         output::json(&found)?;

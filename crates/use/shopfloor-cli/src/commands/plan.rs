@@ -166,6 +166,8 @@ fn on_device(model: &Model, engine: &EngineArgs, dims: &DimBox) -> Result<Planne
     }
     let session = builder.commit(model.clone())?;
     let plan = session.plan(dims)?;
+    let machine = session.runtime().engine().device().machine().clone();
+    planview::refused(&plan, &machine)?;
     let mut view = planview::view(&session, &plan);
     view.device = Some(engine.on.clone().unwrap_or_else(|| "cpu".into()));
     view.division = division.map(|d| DivisionView {
@@ -175,7 +177,6 @@ fn on_device(model: &Model, engine: &EngineArgs, dims: &DimBox) -> Result<Planne
         reason: d.why.reason,
         others: d.why.alternatives.into_iter().map(|o| o.what).collect(),
     });
-    let machine = session.runtime().engine().device().machine().clone();
     Ok(Planned {
         saved: None,
         plan,

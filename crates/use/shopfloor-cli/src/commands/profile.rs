@@ -60,6 +60,7 @@ pub fn run(a: Args) -> Done {
     };
     a.plan.apply(&session)?;
     let (profile, timeline) = shopfloor::profile(&session, &named, a.warmup, a.active as usize)?;
+    a.engine.launched(&session)?;
     a.report.write(other, || {
         pages::of_profile(&session, &named, &profile, &timeline)
     })?;

@@ -1,9 +1,9 @@
 //! `shopfloor run`: one request, its outputs and timings.
-use crate::args::{CacheArgs, EngineArgs, ModelArgs, PlanArgs, tell_cache};
+use crate::args::{CacheArgs, EngineArgs, ModelArgs, PlanArgs, tell_assumed, tell_cache};
 use crate::output::{self, Done, Failure};
 use serde::Serialize;
-use shopfloor::{Comparison, Tensor, Timeline, Tolerance, inputs};
-use shopfloor_tools::report::units;
+use shopfloor::{Comparison, HowRun, Tensor, Timeline, Tolerance, inputs};
+use shopfloor_tools::report::{Style, units};
 use shopfloor_tools::{data, planview};
 use std::fmt::Write;
 use std::time::Instant;
@@ -24,6 +24,9 @@ pub struct Args {
     /// The reference holds only every Nth element of each output, as one dimension
     #[arg(long, value_name = "N", requires = "compare")]
     stride: Option<usize>,
+    /// Random values for inputs that no file gives
+    #[arg(long)]
+    random: bool,
     /// Stop after the step of this number or name, and list what ran
     #[arg(long, value_name = "STEP")]
     stop_after: Option<String>,
@@ -82,6 +85,8 @@ struct Timings {
 struct RunReport {
     model: String,
     device: String,
+    #[serde(flatten)]
+    how: HowRun,
     outputs: Vec<OutputSummary>,
     fallback_steps: Vec<planview::Fallback>,
     #[serde(flatten)]
@@ -89,6 +94,16 @@ struct RunReport {
     timings_ms: Timings,
     #[serde(skip_serializing_if = "Option::is_none")]
     compare: Option<Comparison>,
+}
+
+/// What ran as far as a step.
+#[derive(Serialize)]
+struct Stopped {
+    device: String,
+    #[serde(flatten)]
+    how: HowRun,
+    stopped_after: u32,
+    steps: Vec<serde_json::Value>,
 }
 
 fn summary(name: &str, t: &Tensor) -> OutputSummary {
@@ -189,28 +204,60 @@ fn step_number(
     }
 }
 
-/// An error where an input of the model is missing.
-fn all_given(a: &Args, session: &shopfloor::Session, given: &[(String, Tensor)]) -> Done {
-    let needs = session.model().input_names();
-    let lacking: Vec<&str> = needs
+/// `given` with random tensors for what it lacks of the model's inputs where they are asked for.
+///
+/// # Errors
+/// An input is missing, or the shape of a random one is not known.
+fn completed(
+    a: &Args,
+    session: &shopfloor::Session,
+    mut given: Vec<(String, Tensor)>,
+) -> Result<Vec<(String, Tensor)>, Failure> {
+    let model = session.model();
+    let has = |name: &str| given.iter().any(|g| g.0 == name);
+    let names = model.input_names();
+    let lacking: Vec<&str> = names
         .iter()
         .map(String::as_str)
-        .filter(|n| !given.iter().any(|g| g.0 == *n))
+        .filter(|n| !has(n))
         .collect();
-    if !lacking.is_empty() {
-        return Err(Failure::Usage(format!(
-            "{}: input {} missing; give it with --inputs FILE.npz or --inputs {}=FILE.npy (`shopfloor inspect` shows dtypes and shapes)",
-            a.model,
-            lacking
-                .iter()
-                .map(|n| format!("'{n}'"))
-                .collect::<Vec<_>>()
-                .join(", ")
-                + if lacking.len() == 1 { " is" } else { " are" },
-            lacking[0]
-        )));
+    match lacking[..] {
+        [] => return Ok(given),
+        _ if a.random => {}
+        [first, ..] => {
+            let list: Vec<String> = lacking.iter().map(|n| format!("'{n}'")).collect();
+            let (inputs, them) = match lacking.len() {
+                1 => ("input", "is missing; give it"),
+                _ => ("inputs", "are missing; give them"),
+            };
+            return Err(Failure::Usage(format!(
+                "{}: {inputs} {} {them} by --inputs FILE.npz or --inputs {first}=FILE.npy (`shopfloor inspect` shows dtypes and shapes), or random values by --random",
+                a.model,
+                list.join(", ")
+            )));
+        }
     }
-    Ok(())
+    let (mut sizes, assumed) = inputs::sizes(model);
+    let known = inputs::sizes_of(model, &given);
+    let assumed: Vec<String> = assumed
+        .into_iter()
+        .filter(|n| !known.contains_key(n))
+        .collect();
+    tell_assumed(model, &assumed);
+    sizes.extend(known);
+    let random = inputs::random_inputs(model, &sizes)?;
+    given.extend(
+        random
+            .into_iter()
+            .filter(|(n, _)| lacking.contains(&n.as_str())),
+    );
+    Ok(given)
+}
+
+/// The session's device and its target.
+fn device_of(session: &shopfloor::Session) -> String {
+    let device = session.runtime().engine().device();
+    format!("{} ({})", device.name(), device.target().name)
 }
 
 /// Runs as far as step `last`, and says what the steps took.
@@ -225,6 +272,7 @@ fn stopped(
     session.run_until(borrowed, last, &mut t)?;
     waiting.finish_and_clear();
     let wall = t.step_wall_ns();
+    let how = shopfloor::how_ran(session, &t);
     let ran: Vec<(usize, &String, f64)> = t
         .steps
         .iter()
@@ -237,9 +285,20 @@ fn stopped(
             .iter()
             .map(|(i, n, s)| serde_json::json!({"step": i, "name": n, "us": s * 1e6}))
             .collect();
-        return output::json(&serde_json::json!({"stopped_after": last, "steps": list}));
+        return output::json(&Stopped {
+            device: device_of(session),
+            how,
+            stopped_after: last,
+            steps: list,
+        });
     }
-    let mut text = format!("stopped after step {last}\n");
+    let head = format!(
+        "{} on {}{}: stopped after step {last}",
+        session.model().program().name,
+        device_of(session),
+        how.headline()
+    );
+    let mut text = output::style().headline(&head) + "\n";
     for (i, n, s) in ran {
         let _ = writeln!(text, "  {i:>4}  {:>9}  {n}", units::seconds(s));
     }
@@ -277,7 +336,7 @@ pub fn run(a: Args) -> Done {
     let given = shopfloor_tools::read_inputs_of(session.model(), &a.bound.inputs, a.engine.memory)?;
     a.plan.apply(&session)?;
     let load = began.elapsed().as_secs_f64() * 1e3;
-    all_given(&a, &session, &given)?;
+    let given = completed(&a, &session, given)?;
     let borrowed = inputs::borrowed(&given);
     if let Some(step) = &a.stop_after {
         let last = step_number(&session, step, &given)?;
@@ -291,6 +350,7 @@ pub fn run(a: Args) -> Done {
     let began = Instant::now();
     let outputs = session.run(&borrowed)?;
     let first_run = began.elapsed().as_secs_f64() * 1e3;
+    a.engine.launched(&session)?;
     let (steady, beside) = match a.steady {
         true => {
             let (each, all) = shopfloor_tools::steady_ms(&|| session.run(&borrowed).map(drop))?;
@@ -309,10 +369,10 @@ pub fn run(a: Args) -> Done {
     if a.no_fallback {
         refuse(&a.model, &fallback_steps)?;
     }
-    let device = session.runtime().engine().device();
     let report = RunReport {
         model: session.model().program().name.clone(),
-        device: format!("{} ({})", device.name(), device.target().name),
+        device: device_of(&session),
+        how: shopfloor::how_run(&session),
         outputs: outputs.iter().map(|(n, t)| summary(n, t)).collect(),
         fallback_steps,
         shares: planview::shares(&session),
@@ -334,7 +394,7 @@ pub fn run(a: Args) -> Done {
                 .map(str::to_string)
                 .collect(),
         };
-        output::print(&text(&report, &outputs, &labels))?;
+        output::print(&text(&report, &outputs, &labels, output::style()))?;
     }
     // The process ends, and what it holds goes with it: taking it apart first is time for nothing.
     std::mem::forget(session);
@@ -360,17 +420,23 @@ fn refuse(model: &str, steps: &[planview::Fallback]) -> Done {
     )))
 }
 
-fn text(report: &RunReport, outputs: &[(String, Tensor)], labels: &[String]) -> String {
+fn text(
+    report: &RunReport,
+    outputs: &[(String, Tensor)],
+    labels: &[String],
+    style: Style,
+) -> String {
     let mut out = String::new();
     let t = &report.timings_ms;
-    let _ = writeln!(
-        out,
-        "{} on {}: loaded in {}, first run (planning included) {}",
+    let head = format!(
+        "{} on {}{}: loaded in {}, first run (planning included) {}",
         report.model,
         report.device,
+        report.how.headline(),
         units::seconds(t.load * 1e-3),
         units::seconds(t.first_run * 1e-3)
     );
+    let _ = writeln!(out, "{}", style.headline(&head));
     if let Some(s) = t.steady {
         let _ = writeln!(out, "  again {}", units::seconds(s * 1e-3));
     }

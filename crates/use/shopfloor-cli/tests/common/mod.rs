@@ -52,3 +52,37 @@ pub fn fails(code: i32, args: &[&str]) -> String {
     assert_eq!(errors, 1, "{e}");
     e
 }
+
+/// An ONNX file of one node `op(x) -> y`, of f32 with these extents.
+pub fn one_node(op: &str, from: &[u8], to: &[u8]) -> Vec<u8> {
+    fn field(n: u8, body: &[u8]) -> Vec<u8> {
+        let mut out = vec![n << 3 | 2, body.len() as u8];
+        out.extend(body);
+        out
+    }
+    let value = |name: &str, extents: &[u8]| {
+        let dims = extents.iter().flat_map(|&n| field(1, &[0x08, n]));
+        let shape = field(2, &dims.collect::<Vec<u8>>());
+        let tensor = [vec![0x08, 1], shape].concat();
+        [field(1, name.as_bytes()), field(2, &field(1, &tensor))].concat()
+    };
+    let node = [
+        field(1, b"x"),
+        field(2, b"y"),
+        field(3, b"n0"),
+        field(4, op.as_bytes()),
+    ];
+    let graph = [
+        field(1, &node.concat()),
+        field(2, b"g"),
+        field(11, &value("x", from)),
+        field(12, &value("y", to)),
+    ];
+    // IR version 8, opset 17.
+    [
+        vec![0x08, 8],
+        field(7, &graph.concat()),
+        field(8, &[0x10, 17]),
+    ]
+    .concat()
+}

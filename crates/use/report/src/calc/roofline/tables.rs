@@ -2,7 +2,6 @@
 
 use super::super::because;
 use super::{PointView, RooflineView};
-use crate::study::headline;
 use crate::table::{Align, Style, Table};
 use crate::units;
 use std::fmt::Write;
@@ -33,7 +32,7 @@ impl RooflineView {
                 self.subject, self.dims, self.machine
             ),
         };
-        let _ = writeln!(out, "{}", headline(&title, style));
+        let _ = writeln!(out, "{}", style.headline(&title));
         let s = &self.summary;
         let head = format!(
             "{} over {} of memory: {} FLOP/byte, the ridge point is {}; bound by {}, {} at the roof",
