@@ -50,6 +50,9 @@ pub struct BenchReport {
     /// How its steps reached the device, and how exactly they multiply.
     #[serde(flatten)]
     pub how: HowRun,
+    /// Whether inputs and outputs stayed in the device's memory, so that no request copied any.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bound_to_device: bool,
     /// Requests measured.
     pub iterations: usize,
     /// From a request's start to its end, as its caller sees it.
@@ -94,10 +97,14 @@ impl BenchReport {
             out,
             "{}",
             style.headline(&format!(
-                "{} on {}{}, {}, {} requests",
+                "{} on {}{}, {}{}, {} requests",
                 self.model,
                 self.device,
                 self.how.headline(),
+                match self.bound_to_device {
+                    true => "inputs and outputs stay there, ",
+                    false => "",
+                },
                 units::plural(self.threads as u64, "thread"),
                 self.iterations
             ))

@@ -196,6 +196,7 @@ mod tests {
                 launch: Some("resident".into()),
                 precision: Some("f32: 1 step by multiply-adds".into()),
             },
+            bound_to_device: false,
             iterations: 10_000,
             latency_ms: LatencyMs::of(&[1.2345, 2.0, 123.456]),
             throughput_per_s: 123_456.0,

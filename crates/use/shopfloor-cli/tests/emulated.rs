@@ -239,6 +239,32 @@ fn many_callers_are_not_measured_by_one_emulated_clock() {
     }
 }
 
+#[test]
+fn inputs_and_outputs_that_stay_on_the_device_are_not_copied() {
+    let onnx = model("model.onnx");
+    let bench = |more: &[&str]| {
+        let few = [
+            "bench",
+            &onnx,
+            "--no-cache",
+            "--iterations",
+            "2",
+            "--warmup",
+            "1",
+        ];
+        json(&[&few[..], &["--on", "emulated:a100"], more].concat())
+    };
+    let (host, stays) = (bench(&[]), bench(&["--bind", "device"]));
+    let p50 = |v: &serde_json::Value| v["latency_ms"]["p50"].as_f64().unwrap();
+    assert!(p50(&stays) < p50(&host), "{stays} {host}");
+    assert!(stays["bound_to_device"] == true && host.get("bound_to_device").is_none());
+    assert!(
+        stays.get("predicted_copies_ms").is_none() && host.get("predicted_copies_ms").is_some()
+    );
+    let e = fails(2, &["bench", &onnx, "--bind", "device"]);
+    assert!(e.contains("leave out --bind device"), "{e}");
+}
+
 /// Lines of a page that a terminal of a hundred columns would break.
 fn too_wide(page: &str) -> Vec<&str> {
     page.lines().filter(|l| l.chars().count() > 100).collect()

@@ -1,9 +1,19 @@
 //! How long requests take.
 use report::{BenchReport, LatencyMs};
-use shopfloor::{Error, ModelOptions, Session, SessionBuilder, inputs};
+use shopfloor::{Error, ModelOptions, Session, SessionBuilder, UnifiedBuffer, inputs};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tensor::Tensor;
+
+/// Where inputs and outputs of the requests are that a benchmark measures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bind {
+    /// On the host: a request brings its inputs to the device and its outputs back.
+    #[default]
+    Host,
+    /// In the device's memory: inputs are brought there once, before measuring, and outputs stay.
+    Device,
+}
 
 /// How a benchmark runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,6 +26,8 @@ pub struct BenchOptions {
     pub seconds: f64,
     /// Callers at once, each sending its next request when the last is answered.
     pub concurrency: usize,
+    /// Where inputs and outputs are.
+    pub bind: Bind,
 }
 
 impl Default for BenchOptions {
@@ -25,6 +37,55 @@ impl Default for BenchOptions {
             iterations: None,
             seconds: 2.0,
             concurrency: 1,
+            bind: Bind::Host,
+        }
+    }
+}
+
+/// The inputs of one caller's requests, where `BenchOptions::bind` has them.
+enum Bound<'a> {
+    Host(Vec<(&'a str, &'a Tensor)>),
+    Device(Vec<(String, UnifiedBuffer)>),
+}
+
+impl<'a> Bound<'a> {
+    fn new(
+        session: &Session,
+        named: &'a [(String, Tensor)],
+        bind: Bind,
+    ) -> Result<Bound<'a>, Error> {
+        if bind == Bind::Host {
+            return Ok(Bound::Host(inputs::borrowed(named)));
+        }
+        let buffer = |(n, t): &(String, Tensor)| (n.clone(), UnifiedBuffer::from(t.clone()));
+        let bound = Bound::Device(named.iter().map(buffer).collect());
+        let device = session.runtime().engine().device();
+        let stays = match device.place() {
+            None => false,
+            Some(place) => {
+                let made = bound.request(session)?;
+                let there = |b: &UnifiedBuffer| b.valid_in().iter().all(|p| *p == place.name());
+                made.iter().all(|(_, b)| there(b))
+            }
+        };
+        match stays {
+            true => Ok(bound),
+            false => Err(Error::Usage(format!(
+                "inputs and outputs of this plan are on the host, where {} takes and leaves them: leave out --bind device",
+                device.name()
+            ))),
+        }
+    }
+
+    /// Runs one request; gives the outputs that stay on the device.
+    fn request(&self, session: &Session) -> Result<Vec<(String, UnifiedBuffer)>, Error> {
+        match self {
+            Bound::Host(inputs) => session.run(inputs).map(|_| vec![]),
+            Bound::Device(inputs) => {
+                let inputs: Vec<(&str, &UnifiedBuffer)> =
+                    inputs.iter().map(|(n, b)| (n.as_str(), b)).collect();
+                session.run_unified(&inputs)
+            }
         }
     }
 }
@@ -105,6 +166,7 @@ pub fn bench(
     };
     let emulated = clock(&session).is_some();
     let copies_s = match (way, moved) {
+        _ if options.bind == Bind::Device => 0.0,
         (Some(way), _) => way.copies_s,
         (None, _) if plan.leaves_gpu_idle() => 0.0,
         (None, Some((given, made))) => crate::ways::copies_s(&*device, given.iter().chain(&made)),
@@ -120,6 +182,7 @@ pub fn bench(
         device: format!("{} ({})", device.name(), device.target().name),
         threads: device.workers(),
         how: shopfloor::how_run(&session),
+        bound_to_device: options.bind == Bind::Device,
         iterations: ms.len(),
         latency_ms: LatencyMs::of(&ms),
         throughput_per_s: ms.len() as f64 / took.as_secs_f64().max(1e-12),
@@ -155,12 +218,14 @@ pub(crate) fn measure(
     let taken = AtomicUsize::new(0);
     let barrier = std::sync::Barrier::new(concurrency);
     let caller = |first: bool| -> Result<Measured, Error> {
-        let borrowed = inputs::borrowed(named);
-        let warm: Result<(), Error> =
-            (0..options.warmup).try_for_each(|_| session.run(&borrowed).map(drop));
+        let bound = Bound::new(session, named, options.bind);
+        let warm = bound.and_then(|bound| {
+            (0..options.warmup).try_for_each(|_| bound.request(session).map(drop))?;
+            Ok(bound)
+        });
         // Every caller gets here, also one that failed, so that none waits for ever.
         barrier.wait();
-        warm?;
+        let bound = warm?;
         let began = Instant::now();
         let mut told = began;
         let mut ms = Vec::new();
@@ -179,7 +244,7 @@ pub(crate) fn measure(
                 told = now;
             }
             let (start, then) = (Instant::now(), clock(session));
-            let outputs = session.run(&borrowed)?;
+            let outputs = bound.request(session)?;
             ms.push(match clock(session).zip(then) {
                 Some((now, then)) => (now - then) as f64 * 1e-6,
                 None => start.elapsed().as_secs_f64() * 1e3,

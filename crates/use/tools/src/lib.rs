@@ -38,7 +38,7 @@ mod what_if;
 
 pub use advise::advise;
 pub use annotate::annotate;
-pub use bench::{BenchOptions, Subject, bench, peak_rss};
+pub use bench::{BenchOptions, Bind, Subject, bench, peak_rss};
 pub use calibrate::{SHORT, calibrate};
 pub use fixed::{chain_model, fixed_cost};
 pub use fleet::{batch_of, batches, fleet};

@@ -4,7 +4,7 @@ use crate::first;
 use crate::output::{self, Done, Failure};
 use shopfloor::{Cache, Launch, Model, SuperviseOptions, Supervision, inputs};
 use shopfloor_tools::supervisor::supervise::Mode;
-use shopfloor_tools::{BenchOptions, Subject, data, report::WaysReport, report::units};
+use shopfloor_tools::{BenchOptions, Bind, Subject, data, report::WaysReport, report::units};
 use std::process::Command;
 
 #[derive(clap::Args)]
@@ -32,6 +32,10 @@ pub struct Args {
     /// Callers at once, on one session
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     concurrency: u32,
+    /// Where inputs and outputs are: host, from where every request copies them to a device and back, or device,
+    /// where they stay
+    #[arg(long, value_name = "WHERE", default_value = "host", value_parser = bind, conflicts_with_all = ["demo", "sweep"])]
+    bind: Bind,
     /// Answer questions of `shopfloor top --attach SOCKET` while it measures
     #[cfg(unix)]
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["demo", "sweep"])]
@@ -52,6 +56,14 @@ pub struct Args {
     /// The figures as JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
+}
+
+fn bind(text: &str) -> Result<Bind, String> {
+    match text {
+        "host" => Ok(Bind::Host),
+        "device" => Ok(Bind::Device),
+        _ => Err("inputs and outputs are on the host or on the device: give host or device".into()),
+    }
 }
 
 /// `engine` with one way to launch.
@@ -231,6 +243,7 @@ pub fn run(a: Args, typed: &Given) -> Done {
         iterations: a.iterations.map(|n| n as usize),
         seconds: a.seconds,
         concurrency: a.concurrency as usize,
+        bind: a.bind,
     };
     if let (true, Subject::File(path)) = (a.sweep, &subject) {
         let (builder, goal) = (a.engine.builder()?, a.engine.goal().goal);
