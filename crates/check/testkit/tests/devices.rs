@@ -1,7 +1,7 @@
 //! Plans over several devices, evaluated: each device has memory of its own, steps run in any order
 //! that their waits allow, tile programs are interpreted by the reference.
 use layout::{DType, Dim};
-use plan::{Allotment, BufferKind, Plan, PlanSegment, Planner as _, Step};
+use plan::{Allotment, Plan, PlanSegment, Planner as _, Step};
 use planner::{Placement, PlanOptions, Planner};
 use reference::run_graph;
 use shopfloor::{DimBox, Model, ModelOptions, inputs, machines};
@@ -204,10 +204,7 @@ fn a_memory_limit_is_kept_or_the_least_is_named() {
     let bytes = |p: &Plan| -> u64 {
         let workers = u64::from(p.devices[0].workers);
         p.blocks()
-            .map(|b| {
-                let init = b.buffers.iter().filter(|x| x.kind == BufferKind::Init);
-                b.arena_bytes + b.scratch_bytes * workers + init.map(|x| x.bytes).sum::<u64>()
-            })
+            .map(|b| b.arena_bytes + b.scratch_bytes * workers + b.packed_bytes())
             .sum()
     };
     let free = bytes(&bind(None).expect("plan"));
