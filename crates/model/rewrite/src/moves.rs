@@ -235,10 +235,7 @@ struct Source {
 /// Several moves in a row as one gather of blocks. False when the fuel is spent.
 fn chain(e: &mut Edit, follow: &mut Follow, n: NodeId) -> Result<bool, Error> {
     let out = e.node(n).outputs[0];
-    let Some(s) = follow
-        .shared(e, out, 0)
-        .and_then(|_| follow.source(e, out, 0))
-    else {
+    let Some(s) = follow.shared(e, out, 0).and_then(|_| follow.source(e, out)) else {
         return Ok(true);
     };
     let shape: Vec<usize> = sizes(&e.value(out).shape).unwrap_or_default();
@@ -322,7 +319,7 @@ impl Follow {
         }
     }
 
-    fn source(&mut self, e: &Edit, v: ValueId, depth: usize) -> Option<Source> {
+    fn source(&mut self, e: &Edit, v: ValueId) -> Option<Source> {
         let own = &e.value(v).shape;
         let shape = sizes(own)?;
         let size: usize = shape.iter().product();
@@ -336,7 +333,7 @@ impl Follow {
         };
         match &node.op {
             Op::View(view) => {
-                let mut s = self.source(e, node.inputs[0], depth + 1)?;
+                let mut s = self.source(e, node.inputs[0])?;
                 s.at = picked(&s.at, &from, view)?;
                 let layout = seen(&s.layout, view);
                 s.moves += usize::from(layout.is_none());
@@ -344,7 +341,7 @@ impl Follow {
                 Some(s)
             }
             Op::Gather { axis, batch: 0 } => {
-                let mut s = self.source(e, node.inputs[0], depth + 1)?;
+                let mut s = self.source(e, node.inputs[0])?;
                 // An axis that lies in several parts is put together first.
                 s.moves += 1 + usize::from(s.layout.modes[*axis].coalesce().leaves.len() > 1);
                 s.at = gathered(&s.at, &places(e, node.inputs[1])?, &from[*axis..])?;
@@ -354,7 +351,7 @@ impl Follow {
             Op::Concat { axis } => {
                 let (mut parts, mut moves, mut value) = (vec![], 0, v);
                 for &i in &node.inputs {
-                    let s = self.source(e, i, depth + 1)?;
+                    let s = self.source(e, i)?;
                     let len: usize = sizes(&e.value(i).shape)?[*axis..].iter().product();
                     moves += s.moves + 1;
                     value = s.value;
@@ -476,8 +473,9 @@ fn picked(at: &[u32], shape: &[usize], view: &View) -> Option<Vec<u32>> {
 /// their size, where a block is all of the inner dimensions and an even part of the one before them.
 fn blocks(at: &[u32], shape: &[usize]) -> Option<(Vec<usize>, usize)> {
     let fits = |block: usize| {
-        let whole =
-            |c: &[u32]| c[0] as usize % block == 0 && c.windows(2).all(|w| w[1] == w[0] + 1);
+        let whole = |c: &[u32]| {
+            (c[0] as usize).is_multiple_of(block) && c.windows(2).all(|w| w[1] == w[0] + 1)
+        };
         block > 0 && at.chunks(block).all(whole)
     };
     (0..=shape.len()).find_map(|dims| {
