@@ -12,7 +12,7 @@ use tensor::Tensor;
 const BLOCK: i64 = 8;
 /// Elements of a value that is moved at whatever blocks.
 const SMALL: i64 = 4096;
-/// Elements that are followed through several moves at most.
+/// Elements that are followed through several moves at most, and blocks that are gathered.
 const MOST: i64 = 1 << 20;
 /// Elements that are followed in all, over all moves of a graph.
 const ALL: usize = 1 << 27;
@@ -111,6 +111,11 @@ fn pieces(e: &mut Edit, n: NodeId, axis: usize) -> Result<bool, Error> {
         .product::<Option<i64>>();
     let long = inner.is_none_or(|i| i.saturating_mul(block) >= BLOCK);
     if block == 0 || !long && size.is_none_or(|s| s > SMALL) {
+        return Ok(true);
+    }
+    // The table of blocks has room.
+    let blocks = list.iter().map(|p| p.extent / block);
+    if blocks.fold(0, i64::saturating_add) > MOST {
         return Ok(true);
     }
     if !e.may(

@@ -12,6 +12,8 @@ use tensor::Tensor;
 
 /// Nodes of constants that are looked through.
 const DEPTH: usize = 4;
+/// Columns of a product that is looked at, at most.
+const COLUMNS: i64 = 1 << 20;
 
 pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
     let constant = constants(&graph);
@@ -74,7 +76,7 @@ fn product(e: &Edit, n: NodeId, constant: &[bool]) -> Option<Product> {
     // What is computed of it element by element is better done as the product is made.
     let looks = |r: &NodeId| matches!(e.node(*r).op, Op::View(_) | Op::Attention(_));
     let only_seen = e.readers(result).iter().all(looks) && !e.is_pinned(result);
-    (columns > 0 && only_seen).then(|| Product {
+    ((1..=COLUMNS).contains(&columns) && only_seen).then(|| Product {
         node: n,
         spec: spec.clone(),
         weight,

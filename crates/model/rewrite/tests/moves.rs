@@ -177,3 +177,18 @@ fn moves_put_together_give_the_same() {
         "{gathered} moves were put together"
     );
 }
+
+#[test]
+fn tables_of_places_have_a_limit() {
+    let text = "graph large
+input %x: f32[1099511627776, 8]
+%a: f32[1099511627775, 8] = slice starts=[1, 0] steps=[1, 1] extents=[1099511627775, 8] %x
+%b: f32[1, 8] = slice starts=[0, 0] steps=[1, 1] extents=[1, 8] %x
+%y: f32[1099511627776, 8] = concat axis=0 %a, %b
+output %y
+";
+    let g = Graph::parse(text).unwrap();
+    let pass = PASSES.iter().find(|p| p.name == "moves").unwrap();
+    let r = (pass.run)(g, &mut Fuel::new(None)).unwrap();
+    assert!(!r.changes.iter().any(|c| c.done), "{:?}", r.changes);
+}
