@@ -425,7 +425,7 @@ impl WorkerLeases {
     }
 
     /// Job number `key` of `priority` has places for helpers and wants them, or does not for now: told by its caller,
-    /// until it says that the job [has ended](Leases::ended). Those who get a lease by it are woken as by
+    /// until it says that the job [has ended](WorkerLeases::ended). Those who get a lease by it are woken as by
     /// [`WorkerLeases::release_from`].
     #[must_use = "those who get a seat are woken when this is dropped"]
     pub fn want(&self, key: usize, priority: i32, now: bool) -> Wakeups {
