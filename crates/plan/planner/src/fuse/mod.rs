@@ -394,36 +394,44 @@ impl Fuser<'_> {
         v: ValueId,
         views: &mut Vec<(NodeId, ValueId, Mapping)>,
     ) -> Option<Mapping> {
-        if let Some(m) = self.groups[g].mapping.get(&v) {
-            return Some(m.clone());
+        let mapping = &self.groups[g].mapping;
+        // From `v` down to the value that is the group's.
+        let mut chain = vec![];
+        let mut at = v;
+        while !mapping.contains_key(&at) {
+            let p = self.producer(at)?;
+            let Op::View(view) = &self.graph.node(p).op else {
+                return None;
+            };
+            chain.push((p, at, view));
+            at = self.graph.node(p).inputs[0];
         }
-        let p = self.producer(v)?;
-        let Op::View(view) = &self.graph.node(p).op else {
-            return None;
-        };
-        let input = self.graph.node(p).inputs[0];
-        let m = self.through_views(g, input, views)?;
-        let carried = crate::located::carried_dims(
-            view,
-            &self.graph.value(input).shape,
-            &self.graph.value(v).shape,
-        )?;
-        let m: Mapping = carried.iter().map(|c| c.and_then(|i| m[i])).collect();
-        if !views.iter().any(|(_, x, _)| *x == v) {
-            views.push((p, v, m.clone()));
+        let mut m = mapping[&at].clone();
+        for (p, seen, view) in chain.into_iter().rev() {
+            let from = &self.graph.value(self.graph.node(p).inputs[0]).shape;
+            let to = &self.graph.value(seen).shape;
+            let carried = crate::located::carried_dims(view, from, to)?;
+            m = carried.iter().map(|c| c.and_then(|i| m[i])).collect();
+            if !views.iter().any(|(_, x, _)| *x == seen) {
+                views.push((p, seen, m.clone()));
+            }
         }
         Some(m)
     }
 
     /// True when `v` is, seen through any views, a value of group `g`.
     fn shows(&self, g: usize, v: ValueId) -> bool {
-        let Some(p) = self.producer(v) else {
-            return false;
-        };
-        match self.of_node[p.0 as usize] {
-            Some(of) => of == g,
-            None => self.graph.node(p).inputs.iter().any(|&i| self.shows(g, i)),
+        let (mut stack, mut met) = (vec![v], BTreeSet::new());
+        while let Some(v) = stack.pop() {
+            let Some(p) = self.producer(v) else { continue };
+            match self.of_node[p.0 as usize] {
+                Some(of) if of == g => return true,
+                Some(_) => {}
+                None if met.insert(p) => stack.extend(&self.graph.node(p).inputs),
+                None => {}
+            }
         }
+        false
     }
 
     fn outside_reads(&self, g: usize) -> Vec<ValueId> {

@@ -103,14 +103,17 @@ impl ConcatPlaces {
 
 /// The value that `v` is, or shows all of in another order or shape, and the node that makes it.
 fn made(graph: &Graph, v: ValueId) -> Option<(NodeId, ValueId)> {
-    let ValueSource::Node(n, _) = graph.value(v).source else {
-        return None;
-    };
-    let node = graph.node(n);
-    match node.op {
-        Op::View(View::Reshape(_) | View::Permute(_)) => made(graph, node.inputs[0]),
-        Op::View(_) => None,
-        _ => Some((n, v)),
+    let mut v = v;
+    loop {
+        let ValueSource::Node(n, _) = graph.value(v).source else {
+            return None;
+        };
+        let node = graph.node(n);
+        match node.op {
+            Op::View(View::Reshape(_) | View::Permute(_)) => v = node.inputs[0],
+            Op::View(_) => return None,
+            _ => return Some((n, v)),
+        }
     }
 }
 
@@ -234,21 +237,21 @@ impl Lowering<'_> {
 
     /// The layout of `v` where `seen`, a view of it, has this layout.
     fn unviewed(&self, layout: Layout, seen: ValueId, v: ValueId) -> Option<Layout> {
-        if seen == v {
-            return Some(layout);
+        let (mut layout, mut seen) = (layout, seen);
+        while seen != v {
+            let node = self.graph.producer(seen)?;
+            seen = node.inputs[0];
+            layout = match &node.op {
+                Op::View(View::Reshape(_)) => layout.reshape(self.shape(seen))?,
+                Op::View(View::Permute(perm)) => {
+                    let mut back = vec![0; perm.len()];
+                    perm.iter().enumerate().for_each(|(d, &p)| back[p] = d);
+                    layout.permute(&back)
+                }
+                _ => return None,
+            };
         }
-        let node = self.graph.producer(seen)?;
-        let from = node.inputs[0];
-        let layout = match &node.op {
-            Op::View(View::Reshape(_)) => layout.reshape(self.shape(from))?,
-            Op::View(View::Permute(perm)) => {
-                let mut back = vec![0; perm.len()];
-                perm.iter().enumerate().for_each(|(d, &p)| back[p] = d);
-                layout.permute(&back)
-            }
-            _ => return None,
-        };
-        self.unviewed(layout, from, v)
+        Some(layout)
     }
 
     /// Concatenation `n` as a part of a larger one, when all that it joins lies there side by side.
@@ -382,6 +385,23 @@ output %present
 ",
         );
         assert_eq!(moves(&p), 1);
+    }
+
+    #[test]
+    fn views_in_a_row_have_no_limit() {
+        let mut text = String::from(
+            "graph deep
+input %x: f32[2, 3]
+%v: f32[2, 3] = map {%0 = input 0 f32; %1 = exp %0; out %1} %x
+",
+        );
+        let mut last = "v".to_string();
+        for i in 0..30_000 {
+            text += &format!("%p{i}: f32[3, 2] = permute [1, 0] %{last}\n%r{i}: f32[2, 3] = reshape [2, 3] %p{i}\n");
+            last = format!("r{i}");
+        }
+        text += &format!("%y: f32[4, 3] = concat axis=0 %x, %{last}\noutput %y\n");
+        assert!(moves(&program(&text)) >= 2);
     }
 
     #[test]

@@ -27,33 +27,43 @@ impl Lowering<'_> {
     /// `v` as a gathered value, when it is one that is left to its reader and views of it are strides.
     pub(crate) fn gathered(&mut self, v: ValueId) -> Result<Option<Gathered>> {
         let graph = self.graph;
-        if self.located[v.0 as usize].is_some() {
-            return Ok(None);
-        }
-        let ValueSource::Node(n, _) = graph.value(v).source else {
+        let (mut views, mut v) = (vec![], v);
+        let n = loop {
+            let ValueSource::Node(n, _) = graph.value(v).source else {
+                return Ok(None);
+            };
+            if self.located[v.0 as usize].is_some() {
+                return Ok(None);
+            }
+            let node = graph.node(n);
+            let Op::View(view) = &node.op else { break n };
+            views.push(view);
+            v = node.inputs[0];
+        };
+        let Some(g) = self.gather_read(n, v)? else {
             return Ok(None);
         };
+        Ok(views.iter().rev().try_fold(g, |g, view| {
+            let lead = Located {
+                ix: g.data.ix,
+                layout: g.lead,
+            };
+            let lead = lead.view(view);
+            let data = g.data.view(view)?;
+            Some(Gathered {
+                lead: lead.map_or_else(|| data.layout.clone(), |l| l.layout),
+                index: g.index.view(view)?,
+                data,
+                ..g
+            })
+        }))
+    }
+
+    /// Gather `n`, whose result is `v`, when it is left to its reader.
+    fn gather_read(&mut self, n: NodeId, v: ValueId) -> Result<Option<Gathered>> {
+        let graph = self.graph;
         let node = graph.node(n);
         match &node.op {
-            Op::View(view) => {
-                let Some(g) = self.gathered(node.inputs[0])? else {
-                    return Ok(None);
-                };
-                let lead = Located {
-                    ix: g.data.ix,
-                    layout: g.lead,
-                };
-                let lead = lead.view(view);
-                Ok((|| {
-                    let data = g.data.view(view)?;
-                    Some(Gathered {
-                        lead: lead.map_or_else(|| data.layout.clone(), |l| l.layout),
-                        index: g.index.view(view)?,
-                        data,
-                        ..g
-                    })
-                })())
-            }
             Op::Gather { axis, batch } if self.is_folded(n) => {
                 let (axis, batch, value) = (*axis, *batch, node.inputs[1]);
                 let data = self.locate(node.inputs[0])?;

@@ -144,6 +144,26 @@ impl<'a> Lowering<'a> {
 
     /// Where graph value `v` lies. Views are followed; one that no strides express is moved first.
     pub fn locate(&mut self, v: ValueId) -> Result<Located> {
+        // From the first view that lies nowhere yet to the last: a file may have any number of them in a row.
+        let mut views = vec![v];
+        while let Some(input) = self.viewed(views[views.len() - 1]) {
+            views.push(input);
+        }
+        let mut found = self.locate_one(views[views.len() - 1])?;
+        for &v in views.iter().rev().skip(1) {
+            found = self.locate_one(v)?;
+        }
+        Ok(found)
+    }
+
+    /// What `v` is a view of, where it lies nowhere yet.
+    fn viewed(&self, v: ValueId) -> Option<ValueId> {
+        let node = self.graph.producer(v)?;
+        let view = self.located[v.0 as usize].is_none() && matches!(node.op, Op::View(_));
+        view.then(|| node.inputs[0])
+    }
+
+    fn locate_one(&mut self, v: ValueId) -> Result<Located> {
         if let Some(l) = &self.located[v.0 as usize] {
             return Ok(l.clone());
         }

@@ -333,6 +333,13 @@ fn split_axes<'m>(
 
 /// The scalar that a constant tensor value holds, when it is a weight.
 pub(crate) fn scalar(lowering: &Lowering, v: ValueId) -> Option<f64> {
+    let mut v = v;
+    while lowering.graph.value(v).ints.is_none()
+        && let Some(node) = lowering.graph.producer(v)
+        && matches!(node.op, graph::Op::View(_))
+    {
+        v = node.inputs[0];
+    }
     let value = lowering.graph.value(v);
     if let Some(ints) = &value.ints {
         return ints.first()?.known().map(|n| n as f64);
@@ -356,7 +363,6 @@ pub(crate) fn scalar(lowering: &Lowering, v: ValueId) -> Option<f64> {
                         _ => None,
                     }
                 }
-                graph::Op::View(_) => scalar(lowering, node.inputs[0]),
                 _ => None,
             }
         }
