@@ -2,7 +2,7 @@
 //! in the `reference` crate.
 use crate::Graph;
 use expr::{Expr, Monoid};
-use layout::Dim;
+use layout::{Dim, Layout};
 use serde::{Deserialize, Serialize};
 use tensor::Attrs;
 
@@ -154,6 +154,32 @@ pub enum View {
     },
     /// Right-aligned broadcast to this shape.
     Expand(Vec<Dim>),
+}
+
+impl View {
+    /// The layout of what this view shows of a value that lies in `layout`; `None` when no strides express it.
+    pub fn of(&self, layout: &Layout) -> Option<Layout> {
+        match self {
+            View::Reshape(shape) => layout.reshape(shape),
+            View::Permute(perm) => Some(layout.permute(perm)),
+            View::Slice {
+                starts,
+                steps,
+                extents,
+            } => {
+                let mut l = layout.clone();
+                for d in 0..starts.len() {
+                    let whole =
+                        starts[d].is_zero() && steps[d] == 1 && l.modes[d].extent() == extents[d];
+                    if !whole {
+                        l = l.slice(d, &starts[d], steps[d], &extents[d])?;
+                    }
+                }
+                Some(l)
+            }
+            View::Expand(shape) => layout.expand(shape),
+        }
+    }
 }
 
 /// What stands in the rim of a padded tensor.

@@ -211,6 +211,23 @@ impl Layout {
         out
     }
 
+    /// Right-aligned broadcast to `shape`; `None` when an extent is neither equal nor 1.
+    pub fn expand(&self, shape: &[Dim]) -> Option<Layout> {
+        let missing = shape.len().checked_sub(self.modes.len())?;
+        let mut modes = Vec::with_capacity(shape.len());
+        for (d, want) in shape.iter().enumerate() {
+            modes.push(match d.checked_sub(missing).map(|i| &self.modes[i]) {
+                Some(m) if m.extent() == *want => m.clone(),
+                Some(m) if !m.extent().is_one() => return None,
+                _ => Mode::flat(want.clone(), Dim::ZERO),
+            });
+        }
+        Some(Layout {
+            offset: self.offset.clone(),
+            modes,
+        })
+    }
+
     /// The same positions, in row-major rank, under a new shape; `None` when strides cannot express
     /// it (the tensor must then be moved).
     pub fn reshape(&self, shape: &[Dim]) -> Option<Layout> {

@@ -339,8 +339,8 @@ impl Follow {
         match &node.op {
             Op::View(view) => {
                 let mut s = self.source(e, node.inputs[0])?;
-                s.at = picked(&s.at, &from, view)?;
-                let layout = seen(&s.layout, view);
+                s.at = picked(&s.at, &e.value(node.inputs[0]).shape, view)?;
+                let layout = view.of(&s.layout);
                 s.moves += usize::from(layout.is_none());
                 s.layout = layout.unwrap_or_else(|| Layout::row_major(own, 1));
                 Some(s)
@@ -410,63 +410,13 @@ fn gathered(at: &[u32], by: &[i64], shape: &[usize]) -> Option<Vec<u32>> {
     )
 }
 
-/// `layout` under `view`, where strides can say it.
-fn seen(layout: &Layout, view: &View) -> Option<Layout> {
-    match view {
-        View::Reshape(shape) => layout.reshape(shape),
-        View::Permute(perm) => Some(layout.permute(perm)),
-        View::Slice {
-            starts,
-            steps,
-            extents,
-        } => {
-            let mut l = layout.clone();
-            for d in 0..starts.len() {
-                let whole =
-                    starts[d].is_zero() && steps[d] == 1 && l.modes[d].extent() == extents[d];
-                if !whole {
-                    l = l.slice(d, &starts[d], steps[d], &extents[d])?;
-                }
-            }
-            Some(l)
-        }
-        View::Expand(_) => None,
-    }
-}
-
 /// The elements of `at`, of this shape, that `view` shows.
-fn picked(at: &[u32], shape: &[usize], view: &View) -> Option<Vec<u32>> {
-    let row_major: Vec<usize> = (0..shape.len())
-        .map(|d| shape[d + 1..].iter().product())
-        .collect();
-    let (start, dims): (i64, Vec<(usize, i64)>) = match view {
-        View::Reshape(_) => return Some(at.to_vec()),
-        View::Permute(perm) => (
-            0,
-            perm.iter()
-                .map(|&p| (shape[p], row_major[p] as i64))
-                .collect(),
-        ),
-        View::Slice {
-            starts,
-            steps,
-            extents,
-        } => {
-            let (mut start, mut dims) = (0, vec![]);
-            for d in 0..shape.len() {
-                start += starts[d].known()? * row_major[d] as i64;
-                dims.push((
-                    usize::try_from(extents[d].known()?).ok()?,
-                    steps[d] * row_major[d] as i64,
-                ));
-            }
-            (start, dims)
-        }
-        View::Expand(_) => return None,
-    };
-    let mut all = vec![start];
-    for (extent, stride) in dims {
-        let along = |&p: &i64| (0..extent as i64).map(move |i| p + i * stride);
+fn picked(at: &[u32], shape: &[Dim], view: &View) -> Option<Vec<u32>> {
+    let seen = view.of(&Layout::row_major(shape, 1))?;
+    let mut all = vec![seen.offset.known()?];
+    for leaf in seen.modes.iter().flat_map(|m| &m.leaves) {
+        let (extent, stride) = (leaf.extent.known()?, leaf.stride.known()?);
+        let along = |&p: &i64| (0..extent).map(move |i| p + i * stride);
         all = all.iter().flat_map(along).collect();
     }
     all.iter()

@@ -325,6 +325,16 @@ pub struct Block {
     pub predicted: Cost,
 }
 
+impl Step {
+    /// Buffers that a kernel has as operands, or that a host step reads.
+    pub fn uses(&self) -> Vec<BufferId> {
+        match &self.work {
+            StepWork::Kernel { args, .. } => args.clone(),
+            StepWork::Host { inputs, .. } => inputs.iter().flatten().map(|a| a.buffer).collect(),
+        }
+    }
+}
+
 impl Block {
     /// Sizes of the block's symbols at the upper end of `dims`, which init is run for; 1 without a range.
     pub fn largest_sizes(&self, dims: &DimBox) -> Vec<i64> {
@@ -343,16 +353,13 @@ impl Block {
     /// Bytes of results of init that steps of requests use, or that are outputs. What only init itself reads goes
     /// when it has run.
     pub fn packed_bytes(&self) -> u64 {
-        let of_step = |s: &Step| -> Vec<BufferId> {
-            match &s.work {
-                StepWork::Kernel { args, .. } => args.clone(),
-                StepWork::Host { inputs, .. } => {
-                    inputs.iter().flatten().map(|a| a.buffer).collect()
-                }
-            }
-        };
         let outputs = self.outputs.iter().map(|o| o.buffer);
-        let used: BTreeSet<BufferId> = self.steps.iter().flat_map(of_step).chain(outputs).collect();
+        let used: BTreeSet<BufferId> = self
+            .steps
+            .iter()
+            .flat_map(Step::uses)
+            .chain(outputs)
+            .collect();
         let buffers = used.iter().filter_map(|&b| self.buffers.get(b as usize));
         let made = buffers.filter(|b| b.kind == BufferKind::Init);
         made.fold(0, |sum, b| sum.saturating_add(b.bytes))

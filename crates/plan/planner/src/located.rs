@@ -13,48 +13,12 @@ pub(crate) struct Located {
 impl Located {
     /// The value under a view; `None` when no strides express it.
     pub fn view(&self, view: &View) -> Option<Located> {
-        let layout = match view {
-            View::Reshape(shape) => self.layout.reshape(shape)?,
-            View::Permute(perm) => self.layout.permute(perm),
-            View::Slice {
-                starts,
-                steps,
-                extents,
-            } => {
-                let mut l = self.layout.clone();
-                for d in 0..starts.len() {
-                    let whole =
-                        starts[d].is_zero() && steps[d] == 1 && l.modes[d].extent() == extents[d];
-                    if !whole {
-                        l = l.slice(d, &starts[d], steps[d], &extents[d])?;
-                    }
-                }
-                l
-            }
-            View::Expand(shape) => expand(&self.layout, shape)?,
-        };
+        let layout = view.of(&self.layout)?;
         Some(Located {
             ix: self.ix,
             layout,
         })
     }
-}
-
-/// Right-aligned broadcast of a layout to `shape`; `None` when an extent is neither equal nor 1.
-pub(crate) fn expand(layout: &Layout, shape: &[Dim]) -> Option<Layout> {
-    let missing = shape.len().checked_sub(layout.modes.len())?;
-    let mut modes = Vec::with_capacity(shape.len());
-    for (d, want) in shape.iter().enumerate() {
-        modes.push(match d.checked_sub(missing).map(|i| &layout.modes[i]) {
-            Some(m) if m.extent() == *want => m.clone(),
-            Some(m) if !m.extent().is_one() => return None,
-            _ => Mode::flat(want.clone(), Dim::ZERO),
-        });
-    }
-    Some(Layout {
-        offset: layout.offset.clone(),
-        modes,
-    })
 }
 
 /// Which dimensions of `shape_in` survive as dimensions of `shape_out` under a view that only

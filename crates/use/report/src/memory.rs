@@ -1,7 +1,7 @@
 //! What a plan needs of memory, stated before loading.
 use crate::table::{Align, Style, Table};
 use crate::units;
-use plan::{BufferKind, Plan, PlanSegment, Program, Step, StepWork, ValueOrigin};
+use plan::{BufferKind, Plan, PlanSegment, Program, Step, ValueOrigin};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -40,14 +40,6 @@ pub struct MemoryView {
     pub beside: u64,
 }
 
-/// Buffers that requests read.
-fn reads(s: &Step) -> Vec<u32> {
-    match &s.work {
-        StepWork::Kernel { args, .. } => args.clone(),
-        StepWork::Host { inputs, .. } => inputs.iter().flatten().map(|a| a.buffer).collect(),
-    }
-}
-
 impl MemoryView {
     /// The memory of `plan`, of which `requests` may run at once.
     pub fn of(plan: &Plan, requests: u64) -> MemoryView {
@@ -68,7 +60,7 @@ impl MemoryView {
                 }
             }
             m.packed += b.packed_bytes();
-            for r in b.steps.iter().flat_map(reads) {
+            for r in b.steps.iter().flat_map(Step::uses) {
                 if let Some(buffer) = b.buffers.get(r as usize)
                     && let BufferKind::Weight(id) = buffer.kind
                 {

@@ -397,7 +397,9 @@ input %x: f32[2, 3]
         );
         let mut last = "v".to_string();
         for i in 0..30_000 {
-            text += &format!("%p{i}: f32[3, 2] = permute [1, 0] %{last}\n%r{i}: f32[2, 3] = reshape [2, 3] %p{i}\n");
+            text += &format!(
+                "%p{i}: f32[3, 2] = permute [1, 0] %{last}\n%r{i}: f32[2, 3] = reshape [2, 3] %p{i}\n"
+            );
             last = format!("r{i}");
         }
         text += &format!("%y: f32[4, 3] = concat axis=0 %x, %{last}\noutput %y\n");

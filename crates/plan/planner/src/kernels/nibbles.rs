@@ -1,7 +1,7 @@
 //! Factors of 4 bits: a product reads a constant's numbers as they lie and turns them into f32 by a
 //! statement of its own, instead of a copy in f32 that is made when the model is loaded.
 use super::{Builder, Lowering, Result, touched};
-use crate::located::{Located, expand};
+use crate::located::Located;
 use expr::{Expr, Zero};
 use graph::{NodeId, Op, ValueId, ValueSource, View};
 use kernel::{AxisId, TileId};
@@ -127,7 +127,7 @@ impl Lowering<'_> {
         let order: Vec<usize> = (0..own.len()).collect();
         let mut l = Located {
             ix: 0,
-            layout: expand(&layout::Layout::ordered(&own, &order, 1), &shape)?,
+            layout: layout::Layout::ordered(&own, &order, 1).expand(&shape)?,
         };
         if own.iter().all(Dim::is_one) && !own.is_empty() {
             return None;
@@ -173,7 +173,7 @@ impl Lowering<'_> {
                     }
                 }
             }
-            let Some(layout) = expand(&l.layout, &shape) else {
+            let Some(layout) = l.layout.expand(&shape) else {
                 return self.fail(n, "an input of it does not broadcast");
             };
             let mut l = Located { ix: l.ix, layout };
