@@ -50,4 +50,4 @@ pub use step_set::{MAX_NODES, StepSet};
 pub use subprogram::{Cuts, Subprogram};
 pub use timeline::{Activity, DeviceSpan, Mark, Span, Timeline};
 pub use verify::{MAX_PAIRS, MAX_STEPS, MAX_SYMBOLS, Race, race, tile_map};
-pub use why::{Alternative, Why};
+pub use why::{Alternative, Decisions, Why};

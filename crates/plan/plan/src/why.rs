@@ -1,6 +1,7 @@
 //! Decisions with their reasons and alternatives. The planner records one for every choice; the report prints
 //! them.
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Something that could have been chosen instead.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,4 +25,25 @@ pub struct Why {
     pub alternatives: Vec<Alternative>,
     /// The reason in one sentence.
     pub reason: String,
+}
+
+/// Decisions by what they are about, so that each of many steps finds its own at once.
+#[derive(Debug, Default)]
+pub struct Decisions<'a>(BTreeMap<(&'a str, &'a str), &'a Why>);
+
+impl<'a> Decisions<'a> {
+    /// Those of `whys`.
+    pub fn of(whys: &'a [Why]) -> Decisions<'a> {
+        let keyed = whys.iter();
+        Decisions(
+            keyed
+                .map(|w| ((w.subject.as_str(), w.pass.as_str()), w))
+                .collect(),
+        )
+    }
+
+    /// The last decision of `pass` about `subject`.
+    pub fn last(&self, pass: &str, subject: &str) -> Option<&'a Why> {
+        self.0.get(&(subject, pass)).copied()
+    }
 }

@@ -3,7 +3,7 @@ use crate::bodies::{bodies_text, bodies_us};
 use crate::table::{Align, Style, Table};
 use crate::{BodyView, HowRun, MemoryView, StepView, units};
 use machine::WayTime;
-use plan::{Goal, Plan, PlanSegment, Program, Segment, Why};
+use plan::{Decisions, Goal, Plan, PlanSegment, Program, Segment, Why};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -171,19 +171,16 @@ impl PlanView {
             memory = memory.with_late(plan, p);
         }
         let (mut flop, mut unique) = (0.0, 0.0);
+        let decisions = Decisions::of(&plan.whys);
         for s in &plan.segments {
             match s {
                 PlanSegment::Block(b) => {
                     for step in &b.init {
-                        init.push(StepView::new(
-                            init.len() as u32,
-                            step,
-                            &plan.dims,
-                            &plan.whys,
-                        ));
+                        let number = init.len() as u32;
+                        init.push(StepView::new(number, step, &plan.dims, &decisions));
                     }
                     for step in &b.steps {
-                        let v = StepView::new(steps.len() as u32, step, &plan.dims, &plan.whys);
+                        let v = StepView::new(steps.len() as u32, step, &plan.dims, &decisions);
                         flop += v.flop;
                         unique += v.unique_bytes();
                         steps.push(v);

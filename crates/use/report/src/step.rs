@@ -3,7 +3,7 @@ use crate::units;
 use kernel::{Mapping, Schedule};
 use layout::DimBox;
 use machine::Work;
-use plan::{Step, StepWork, Why};
+use plan::{Decisions, Step, StepWork};
 use serde::Serialize;
 
 /// A step of a plan as tables show it.
@@ -95,16 +95,13 @@ pub(crate) fn near_traffic(w: &Work) -> (f64, f64) {
 }
 
 impl StepView {
-    /// What a plan says about a step; `number` counts over blocks, `whys` are the plan's.
-    pub fn new(number: u32, step: &Step, dims: &DimBox, whys: &[Why]) -> StepView {
+    /// What a plan says about a step; `number` counts over blocks, `decisions` are the plan's.
+    pub fn new(number: u32, step: &Step, dims: &DimBox, decisions: &Decisions<'_>) -> StepView {
         let w = &step.cost_work;
         let top = |d: &layout::Dim| dims.at_top(d).or(d.known());
         let extent = |d: &layout::Dim| top(d).map_or_else(|| d.to_string(), |n| n.to_string());
         let why = |pass: &str| {
-            let y = whys
-                .iter()
-                .rev()
-                .find(|y| y.subject == step.name && y.pass == pass)?;
+            let y = decisions.last(pass, &step.name)?;
             let next = y.alternatives.first();
             let next = next.map_or_else(String::new, |a| {
                 format!("; next best: {}, {}", a.what, units::seconds(a.predicted_s))

@@ -2,7 +2,7 @@
 use crate::{Error, Session, Timeline, inputs};
 use kernel::TileProgram;
 use machine::Work;
-use plan::VerifiedPlan;
+use plan::{Decisions, VerifiedPlan};
 use report::{HowRun, Profile, ProfileInput, StepView};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -155,10 +155,11 @@ pub fn step_views(
             .copied()
             .or_else(|| p.dims.get(s).map(|r| r.hi))
     };
+    let decisions = Decisions::of(&p.whys);
     let mut out = Vec::new();
     for (b, block) in p.blocks().enumerate() {
         for (step, program) in block.steps.iter().zip(plan.step_programs(b)) {
-            let view = StepView::new(out.len() as u32, step, &p.dims, &p.whys);
+            let view = StepView::new(out.len() as u32, step, &p.dims, &decisions);
             let work = program
                 .as_ref()
                 .and_then(|t: &TileProgram| kernel::work::work(t, machine, &lookup));

@@ -2,7 +2,7 @@
 use crate::targets::{self, Planning};
 use layout::DimBox;
 use machine::WayTime;
-use plan::{Allotment, Plan, PlanSegment, Planner, StepWork};
+use plan::{Allotment, Decisions, Plan, PlanSegment, Planner, StepWork};
 use planner::{Placement, PlanOptions};
 use report::{BodyView, HowRun, PlanView, counted};
 use serde::Serialize;
@@ -429,6 +429,7 @@ pub fn shares(session: &Session) -> Shares {
 /// Steps of `plan` that are not where the rest is: host operators, and on a GPU kernels that it has no
 /// form for.
 pub fn fallbacks_of(plan: &Plan) -> Vec<Fallback> {
+    let decisions = Decisions::of(&plan.whys);
     let mut out: Vec<Fallback> = Vec::new();
     let mut known = BTreeSet::new();
     for (block, step) in plan
@@ -443,10 +444,7 @@ pub fn fallbacks_of(plan: &Plan) -> Vec<Fallback> {
                     && !step.nodes.is_empty()
                     && !device::is_road(block, step) =>
             {
-                let of = |pass: &str| {
-                    let mut all = plan.whys.iter();
-                    all.find(|w| w.pass == pass && w.subject == step.name)
-                };
+                let of = |pass: &str| decisions.last(pass, &step.name);
                 match (of("place"), of("cut")) {
                     (Some(w), _) => w.reason.clone(),
                     // It has a form on both, and the host's is the better one.

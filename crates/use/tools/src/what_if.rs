@@ -3,7 +3,7 @@ use crate::planview;
 use crate::targets::Planning;
 use kernel::Target;
 use machine::{Change, Cost, WayTime};
-use plan::{Plan, Step, StepWork};
+use plan::{Decisions, Plan, Step, StepWork};
 use planview::Whole;
 use report::{AloneView, BodyView, ChangedStep, StepView, WhatIfView, bounds_of, counted, units};
 use shopfloor::{Error, Machine, Model, inputs};
@@ -84,7 +84,7 @@ fn steps(old: &Plan, new: &Plan, machine: &Machine, target: &Target) -> Vec<Chan
         .flat_map(|b| b.steps.iter().map(|s| (s.name.as_str(), s)))
         .collect();
     let label = |s: &Step| {
-        let v = StepView::new(0, s, &old.dims, &[]);
+        let v = StepView::new(0, s, &old.dims, &Decisions::default());
         (v.nodes_text(""), v.family)
     };
     let mut out = Vec::new();

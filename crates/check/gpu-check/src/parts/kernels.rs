@@ -7,7 +7,7 @@ use crate::parts::models;
 use kernel::{Axis, Family, Kernel, Stmt, TileProgram};
 use layout::DType;
 use machine::{Machine, NumType, UnitClass, Work};
-use plan::{Activity, StepWork, Timeline};
+use plan::{Activity, Decisions, StepWork, Timeline};
 use report::units;
 use shopfloor::{Launch, Session, inputs};
 use std::collections::BTreeMap;
@@ -152,7 +152,7 @@ fn known(session: &Session, named: &[(String, shopfloor::Tensor)]) -> BTreeMap<S
                 let Some(work) = kernel::work::work(t, &machine, &lookup) else {
                     continue;
                 };
-                let view = report::StepView::new(0, step, &p.dims, &[]);
+                let view = report::StepView::new(0, step, &p.dims, &Decisions::default());
                 out.entry(step.name.clone()).or_insert(Known {
                     family: view.family,
                     shapes: view.shapes,

@@ -180,37 +180,66 @@ impl Lowering<'_> {
         order: &[usize],
         touched: &[ValueIx],
     ) -> Option<Located> {
-        let graph = self.graph;
+        // Concatenations may be joined to others in turn: the outermost has its memory first.
+        let (mut placed, mut home) = (vec![], self.homeless(v, order));
+        while let Some((n, own)) = home {
+            let out = self.graph.node(n).outputs[0];
+            home = self.homeless(out, &own);
+            placed.push((n, out, own));
+        }
+        for (n, out, own) in placed.into_iter().rev() {
+            let whole = match self.part(out, &own, touched) {
+                Some(l) => l,
+                None => self.new_value(self.name(out), self.dtype(out), self.shape(out), &own),
+            };
+            self.place_at(n, whole, own);
+        }
+        self.part(v, order, touched)
+    }
+
+    /// The concatenation that `v` is written into, and its dimensions' order, where it has no memory yet.
+    fn homeless(&self, v: ValueId, order: &[usize]) -> Option<(NodeId, Vec<usize>)> {
         let (n, input) = *self.joined.home.get(&v)?;
-        let node = graph.node(n);
+        if self.joined.places.contains_key(&n) {
+            return None;
+        }
+        // Outputs, and what others than their makers' views see, are row-major.
+        let out = self.graph.node(n).outputs[0];
+        let own = match input == v && !self.is_output[out.0 as usize] {
+            true => order.to_vec(),
+            false => row_major(self.shape(out).len()),
+        };
+        Some((n, own))
+    }
+
+    /// Gives concatenation `n` its memory.
+    fn place_at(&mut self, n: NodeId, whole: Located, order: Vec<usize>) {
+        let node = self.graph.node(n);
+        let Op::Concat { axis } = node.op else {
+            return;
+        };
+        self.joined.shared.insert(whole.ix);
+        let (mut at, mut starts) = (Dim::ZERO, BTreeMap::new());
+        for &i in &node.inputs {
+            starts.entry(i).or_insert_with(|| at.clone());
+            at = at + self.shape(i)[axis].clone();
+        }
+        let place = Place {
+            whole,
+            order,
+            starts,
+        };
+        self.joined.places.insert(n, place);
+    }
+
+    /// The part of its concatenation's memory that `v` has.
+    fn part(&mut self, v: ValueId, order: &[usize], touched: &[ValueIx]) -> Option<Located> {
+        let (n, input) = *self.joined.home.get(&v)?;
+        let node = self.graph.node(n);
         let Op::Concat { axis } = node.op else {
             return None;
         };
         let out = node.outputs[0];
-        let rank = self.shape(out).len();
-        // Outputs, and what others than their makers' views see, are row-major.
-        let own = match input == v && !self.is_output[out.0 as usize] {
-            true => order.to_vec(),
-            false => row_major(rank),
-        };
-        if !self.joined.places.contains_key(&n) {
-            let whole = match self.join(out, &own, touched) {
-                Some(l) => l,
-                None => self.new_value(self.name(out), self.dtype(out), self.shape(out), &own),
-            };
-            self.joined.shared.insert(whole.ix);
-            let (mut at, mut starts) = (Dim::ZERO, BTreeMap::new());
-            for &i in &node.inputs {
-                starts.entry(i).or_insert_with(|| at.clone());
-                at = at + self.shape(i)[axis].clone();
-            }
-            let place = Place {
-                whole,
-                order: own,
-                starts,
-            };
-            self.joined.places.insert(n, place);
-        }
         let place = self.joined.places.get(&n)?;
         let whole = &place.whole;
         let long = |order: &[usize]| -> Vec<usize> {
@@ -404,6 +433,25 @@ input %x: f32[2, 3]
         }
         text += &format!("%y: f32[4, 3] = concat axis=0 %x, %{last}\noutput %y\n");
         assert!(moves(&program(&text)) >= 2);
+    }
+
+    #[test]
+    fn concatenations_of_concatenations_have_no_limit() {
+        let mut text = String::from(
+            "graph nested
+input %x: f32[1]
+%c0: f32[1] = map {%0 = input 0 f32; %1 = exp %0; out %1} %x
+",
+        );
+        let n = 3000;
+        for i in 1..=n {
+            text += &format!("%c{i}: f32[{}] = concat axis=0 %c{}, %x\n", i + 1, i - 1);
+        }
+        text += &format!("output %c{n}\n");
+        let small = std::thread::Builder::new().stack_size(512 << 10);
+        let run = small.spawn(move || moves(&program(&text))).unwrap();
+        // Each copies what only it adds, into the memory of the last.
+        assert_eq!(run.join().unwrap(), n);
     }
 
     #[test]

@@ -8,7 +8,9 @@ use crate::step::near_traffic;
 use crate::{AdviceView, PlanView, Profile, StepView};
 use kernel::Role;
 use machine::{Machine, Work, calc};
-use plan::{Activity, Block, BufferKind, Fate, NodeFate, Plan, Step, StepWork, Timeline, Wait};
+use plan::{
+    Activity, Block, BufferKind, Decisions, Fate, NodeFate, Plan, Step, StepWork, Timeline, Wait,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Spans kept at most: a loop of many short steps would fill the page.
@@ -132,8 +134,9 @@ impl Build {
         measured: &BTreeMap<&str, MeasuredStep>,
     ) {
         let from = self.steps.len();
+        let decisions = Decisions::of(&plan.whys);
         for block in plan.blocks() {
-            self.block(plan, block, input, measured);
+            self.block(plan, block, &decisions, input, measured);
         }
         self.plans += 1;
         // Decisions are about steps, or about nodes that are in steps.
@@ -184,6 +187,7 @@ impl Build {
         &mut self,
         plan: &Plan,
         block: &Block,
+        decisions: &Decisions<'_>,
         input: &PageInput<'_>,
         measured: &BTreeMap<&str, MeasuredStep>,
     ) {
@@ -208,7 +212,7 @@ impl Build {
                 continue;
             }
             let number = self.steps.len() as u32;
-            let mut view = StepView::new(number, step, &plan.dims, &plan.whys);
+            let mut view = StepView::new(number, step, &plan.dims, decisions);
             let work = input.works.get(&step.name).unwrap_or(&step.cost_work);
             if input.works.contains_key(&step.name) {
                 view.flop = work.flop() + 0.0;

@@ -28,7 +28,7 @@ pub fn measured(plan: &Plan) -> (Profile, Timeline) {
         .blocks()
         .flat_map(|b| &b.steps)
         .enumerate()
-        .map(|(i, s)| StepView::new(i as u32, s, &plan.dims, &plan.whys))
+        .map(|(i, s)| StepView::new(i as u32, s, &plan.dims, &plan::Decisions::of(&plan.whys)))
         .collect();
     let mut t = Timeline::default();
     let mut at = 1000;

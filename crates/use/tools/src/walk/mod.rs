@@ -21,7 +21,7 @@ mod wgsl_lanes;
 use crate::planview;
 use crate::targets::Planning;
 use kernel::TileProgram;
-use plan::{Plan, Step, StepWork};
+use plan::{Decisions, Plan, Step, StepWork};
 use report::StepView;
 use report::walk::{Walk, WalkStep};
 use shopfloor::{Error, Machine, Model, ModelOptions, SessionBuilder, inputs};
@@ -268,7 +268,7 @@ fn through(
         plan,
         block,
         step,
-        view: StepView::new(number as u32, step, &plan.dims, &plan.whys),
+        view: StepView::new(number as u32, step, &plan.dims, &Decisions::of(&plan.whys)),
         number: number as u32,
         of: of as u32,
         machine: &machines[(step.device as usize).min(last)],

@@ -2,7 +2,7 @@
 //! without measuring again.
 use kernel::Target;
 use machine::{Cost, Machine};
-use plan::{Plan, Step, StepWork};
+use plan::{Decisions, Plan, Step, StepWork};
 use serde::{Deserialize, Serialize};
 use shopfloor::Session;
 use std::io::{BufRead, BufReader, Write};
@@ -64,7 +64,8 @@ impl Held<'_> {
         let Some((plan, step)) = self.step else {
             return Default::default();
         };
-        let view = shopfloor_tools::report::StepView::new(0, step, &plan.dims, &[]);
+        let view =
+            shopfloor_tools::report::StepView::new(0, step, &plan.dims, &Decisions::default());
         (view.shapes, view.schedule)
     }
 
