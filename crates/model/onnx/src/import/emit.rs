@@ -200,6 +200,27 @@ impl<'m> Ctx<'m> {
         }
     }
 
+    /// `v` where the standard says that it has `shape`: what its extents as symbols must be is assumed.
+    pub fn has_shape(
+        &mut self,
+        n: &NodeView<'m>,
+        name: String,
+        v: ValueId,
+        shape: &[Dim],
+    ) -> Lowered<ValueId> {
+        let own = self.shape(v);
+        let differ = |(a, b): (&Dim, &Dim)| a.known().is_some() && b.known().is_some() && a != b;
+        if own.len() != shape.len() || own.iter().zip(shape).any(differ) {
+            let text = |s: &[Dim]| s.iter().map(Dim::to_string).collect::<Vec<_>>().join(", ");
+            let (is, must, v) = (text(&own), text(shape), self.value_name(v));
+            return Err(format!("'{v}' has shape [{is}], it must have [{must}]").into());
+        }
+        for (is, must) in own.iter().zip(shape).filter(|(is, must)| is != must) {
+            self.assume(n, is, must);
+        }
+        self.reshaped(n, name, v, shape.to_vec())
+    }
+
     /// Dimensions in another order.
     pub fn permute(
         &mut self,

@@ -150,9 +150,8 @@ fn swiglu<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if c.dtype(b) != d || c.rank(a) != c.rank(b) {
         return Err("its inputs must have one type and one shape".into());
     }
-    for (x, y) in c.shape(a).iter().zip(&c.shape(b)) {
-        c.assume(n, x, y);
-    }
+    let shape = c.shape(a);
+    let b = c.has_shape(n, n.tmp("gate"), b, &shape)?;
     let y = c.map_wide(n, n.name(0), &[a, b], |e, x, d| {
         let gate = swish(e, x[0], alpha, d);
         e.mul(gate, x[1])

@@ -2,6 +2,7 @@
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView};
 use graph::{Op, RecurrentKind, RecurrentSpec};
+use layout::Dim;
 
 pub(crate) const OPS: &[OpDef] = &[op("LSTM", lower), op("GRU", lower), op("RNN", lower)];
 
@@ -15,6 +16,30 @@ fn parameters(name: &str) -> (Option<f64>, Option<f64>) {
         "HardSigmoid" => (Some(0.2), Some(0.5)),
         _ => (None, None),
     }
+}
+
+/// The shapes that the standard gives the inputs where X has the shape `x`.
+fn shapes(spec: &RecurrentSpec, x: &[Dim]) -> Vec<Vec<Dim>> {
+    let [outer, inner, width] = x else {
+        return vec![];
+    };
+    let batch = if spec.batch_first { outer } else { inner };
+    let (dirs, hidden) = (Dim::from(spec.directions()), Dim::Known(spec.hidden));
+    let rows = |gates: i64| Dim::Known(gates) * hidden.clone();
+    let state = match spec.batch_first {
+        true => vec![batch.clone(), dirs.clone(), hidden.clone()],
+        false => vec![dirs.clone(), batch.clone(), hidden.clone()],
+    };
+    vec![
+        x.to_vec(),
+        vec![dirs.clone(), rows(spec.gates()), width.clone()],
+        vec![dirs.clone(), rows(spec.gates()), hidden.clone()],
+        vec![dirs.clone(), rows(2 * spec.gates())],
+        vec![batch.clone()],
+        state.clone(),
+        state,
+        vec![dirs, rows(3)],
+    ]
 }
 
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
@@ -67,6 +92,12 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if let Some(lengths) = n.opt(4) {
         let sequence = c.shape(x).get(usize::from(spec.batch_first)).cloned().ok_or("X must have rank 3")?;
         all[4] = Some(c.lengths(n, lengths, &sequence)?);
+    }
+    let shapes = shapes(&spec, &c.shape(x));
+    for (i, (v, shape)) in all.iter_mut().zip(&shapes).enumerate() {
+        if let (Some(v), 1..) = (v, i) {
+            *v = c.has_shape(n, n.tmp(&format!("input{i}")), *v, shape)?;
+        }
     }
     let inputs: Vec<_> = all.into_iter().flatten().collect();
     let count = if kind == RecurrentKind::Lstm { 3 } else { 2 };

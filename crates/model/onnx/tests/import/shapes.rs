@@ -428,6 +428,42 @@ fn a_known_condition_takes_one_branch_and_others_close_over_values() {
     assert_eq!(shape(&open), "n");
 }
 
+fn dims(v: &graph::Value) -> String {
+    v.shape
+        .iter()
+        .map(Dim::to_string)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Initial states whose sizes nobody gave are those of the layer; other sizes are refused.
+#[test]
+fn a_recurrence_says_the_sizes_of_its_states() {
+    let model = |state: &str| {
+        let hidden = vec![("hidden_size", A::I(5))];
+        G::new()
+            .input("x", "t b w")
+            .input("weights", "d g w2")
+            .input("recurrence", "d2 g2 h2")
+            .input("h", state)
+            .node(node("GRU", "x weights recurrence _ _ h", "y", hidden))
+            .output("y")
+            .import(14)
+    };
+    let open = model("d3 b3 h3").unwrap();
+    let layer = open.graph.nodes.last().expect("a recurrence");
+    let shapes: Vec<String> = layer
+        .inputs
+        .iter()
+        .map(|&v| dims(open.graph.value(v)))
+        .collect();
+    assert_eq!(shapes, ["t b w", "1 15 w", "1 15 5", "1 b 5"]);
+    // One for each extent that is not of X, and what the views rely on.
+    assert!(open.graph.assumptions.len() >= 9);
+    let wrong = model("d3 b3 6").unwrap_err().to_string();
+    assert!(wrong.contains("'h' has shape [d3, b3, 6]"), "{wrong}");
+}
+
 #[test]
 fn loops_find_growing_extents() {
     let body = msg()
