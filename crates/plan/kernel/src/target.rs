@@ -55,8 +55,7 @@ pub type Prints = fn(&TileProgram, &Target) -> Result<(), String>;
 pub struct Printer {
     /// Whether there is code for a program. No plan has a schedule that this refuses.
     pub prints: Option<Prints>,
-    /// What the warps of that code do, where its instructions are known; a program that they are counted
-    /// of has code.
+    /// What the warps of that code do, where its instructions are known.
     pub counts: Option<CountWarps>,
 }
 

@@ -5,7 +5,7 @@
 //! is in the kernel's instructions: whoever prints them reads it off there ([`Warps`]), a prediction adds it
 //! up by the machine's figures ([`WarpRates`]).
 
-use crate::{Machine, NumType, UnitClass, Work};
+use crate::{Machine, MachineKind, NumType, UnitClass, Work};
 use serde::{Deserialize, Serialize};
 
 /// What runs an instruction of a warp.
@@ -191,10 +191,14 @@ impl WarpRates {
 }
 
 /// Cycles from an arithmetic instruction to one that needs its result: published for Volta and later (4)
-/// and for Maxwell and Pascal (6). What follows is in these, as published for A100: a special function and
+/// and for Maxwell and Pascal (6), and for AMD's CDNA (4, its instruction set's documents); taken to be 4 for
+/// other GPUs, which have no compute capability. What follows is in these, as published for A100: a special function and
 /// a barrier take about three and five of them besides their turns, `mma` four.
 fn dependent(cc: u32) -> f64 {
-    if cc >= 70 { 4.0 } else { 6.0 }
+    match cc {
+        1..70 => 6.0,
+        _ => 4.0,
+    }
 }
 
 /// Levels beyond a multiprocessor's own, up to main memory, with the bytes that `work` loads from each.
@@ -206,9 +210,10 @@ fn beyond<'a>(m: &'a Machine, work: &'a Work) -> impl Iterator<Item = (usize, f6
 }
 
 impl Machine {
-    /// The figures that warps are timed by; `None` for a machine that is no NVIDIA GPU or lacks one.
+    /// The figures that warps of 32 threads are timed by, which wider ones count as several of; `None` for a machine
+    /// that is no GPU or lacks one.
     pub fn warp_rates(&self) -> Option<WarpRates> {
-        if self.limits.cc == 0 {
+        if self.kind != MachineKind::Gpu {
             return None;
         }
         let clock = self.workers.clock_hz.value;
@@ -275,6 +280,9 @@ mod tests {
         assert_eq!(r.issue(&turns), 50.0);
         turns[Pipe::Slot as usize] = 300.0;
         assert_eq!(r.issue(&turns), 100.0);
+        // A wave of 64 is two of 32, for each of which a SIMD of 16 lanes takes two cycles.
+        let wide = Machine::load("mi300x").unwrap().warp_rates().unwrap();
+        assert_eq!(wide.turn(Pipe::Alu), 2.0);
         assert!(Machine::load("zen5-2core").unwrap().warp_rates().is_none());
     }
 

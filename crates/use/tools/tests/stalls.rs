@@ -152,6 +152,35 @@ fn longest(model: &Model, gpu: &Machine) -> StepStalls {
     of_step(&plan, &step.name, gpu, u64::MAX).unwrap()
 }
 
+/// GPUs of every vendor are priced by the instructions of their kernels: one that runs WGSL is not let off what it
+/// issues for addresses and loops.
+#[test]
+fn gpus_that_run_wgsl_issue_their_instructions_too() {
+    for name in ["mi300x", "rx-7900-xtx", "apple-m2-max-38c", "arc-b580"] {
+        let gpu = Machine::load(name).unwrap();
+        let rates = gpu.warp_rates().expect("a GPU has them");
+        for op in ["matmul:512x512x512:f32", "map:1048576:f32:gelu"] {
+            let model = op_model(op).unwrap();
+            let plan = planview::plan_for(&model, &gpu, &Planning::default(), &DimBox::default());
+            let plan = plan.unwrap();
+            let steps = plan.blocks().flat_map(|b| &b.steps);
+            let on_gpu: Vec<_> = steps.filter(|s| s.device == 1).collect();
+            assert!(!on_gpu.is_empty(), "{name} {op}");
+            for s in on_gpu {
+                let warps = s.cost_work.warps.as_ref();
+                let warps =
+                    warps.unwrap_or_else(|| panic!("{name} {op}: {} is not counted", s.name));
+                let sms = gpu.worker_count() as f64;
+                let issue_s = rates.issue(&warps.turns) / sms / gpu.workers.clock_hz.value;
+                assert!(
+                    s.predicted.time_s >= issue_s,
+                    "{name} {op}: {issue_s} s of issuing"
+                );
+            }
+        }
+    }
+}
+
 /// Within a quarter.
 const TIED: f64 = 1.25;
 /// Products of f32 in parts are mostly integer arithmetic, whose pipe takes an instruction every other cycle. The

@@ -42,8 +42,10 @@ pub(crate) fn predict_program(ctx: Ctx, program: &TileProgram) -> Option<(Work, 
     predict_by(ctx, program, counter(ctx))
 }
 
-/// What counts the instructions of the target's programs, where something does.
+/// What counts the instructions of the target's programs, where something does and the machine has the figures that
+/// say how long they take.
 pub(crate) fn counter(ctx: Ctx) -> Option<CountWarps> {
+    ctx.machine.warp_rates()?;
     ctx.target.gpu.as_ref()?.printer.counts
 }
 

@@ -23,6 +23,7 @@ use crate::EmitError;
 pub use arch::ARCHS;
 use arch::{caps, limits};
 pub use count::warps;
+pub(crate) use count::{Code, counted};
 use kernel::{Mapping, TileProgram};
 pub use params::{ParamSpec, ParamValue};
 use printed::Printed;

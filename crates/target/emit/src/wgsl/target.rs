@@ -82,7 +82,7 @@ pub fn target(limits: Limits) -> Target {
             splits: vec![4, 16],
             printer: Printer {
                 prints: Some(prints),
-                counts: None,
+                counts: Some(super::warps),
             },
             limits: CtaLimits {
                 threads: limits.threads,

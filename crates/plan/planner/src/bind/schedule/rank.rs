@@ -5,7 +5,9 @@ use super::gpu::factors;
 use crate::bind::ctx::Ctx;
 use crate::bind::parallel;
 use crate::bind::predict::{counter, predict_step, sketch_step};
-use kernel::{Kernel, Mapping, OperandId, Place, Prints, Schedule, Stmt, TileId, TileProgram};
+use kernel::{
+    Kernel, Mapping, OperandId, Place, Prints, Schedule, Stmt, TargetKind, TileId, TileProgram,
+};
 use machine::{Cost, Work};
 use std::sync::Arc;
 
@@ -56,8 +58,8 @@ pub(super) fn ranked(
             constant,
         );
         while let (Some(prints), Some(first)) = (prints, best.first()) {
-            // What was counted has been printed.
-            if first.2.warps.is_some() {
+            // PTX that was counted has been printed.
+            if first.2.warps.is_some() && ctx.target.kind == TargetKind::Ptx {
                 break;
             }
             let c = &list[first.1];

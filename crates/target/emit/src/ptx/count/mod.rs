@@ -25,6 +25,33 @@ pub fn warps(
     work: &Work,
     dims: &dyn Fn(&str) -> Option<i64>,
 ) -> Option<Warps> {
+    let arch = arch_of(machine.limits.cc);
+    let code = Code {
+        arch,
+        caps: caps(arch),
+        shared_bytes: limits(arch).shared_bytes,
+    };
+    counted(program, machine, work, dims, code)
+}
+
+/// The code of a program whose instructions are counted.
+pub(crate) struct Code {
+    /// The architecture as whose PTX they are printed.
+    pub arch: &'static str,
+    /// What the threads of the program can do.
+    pub caps: simt::Caps,
+    /// Shared memory of a CTA at most.
+    pub shared_bytes: u64,
+}
+
+/// As [`warps`], for `code`.
+pub(crate) fn counted(
+    program: &TileProgram,
+    machine: &Machine,
+    work: &Work,
+    dims: &dyn Fn(&str) -> Option<i64>,
+    code: Code,
+) -> Option<Warps> {
     let Mapping::Gpu(map) = &program.schedule().mapping else {
         return None;
     };
@@ -32,11 +59,10 @@ pub fn warps(
     let tasks = kernel::work::tasks(program.kernel(), program.schedule()).eval(dims)?;
     let tasks = u64::try_from(tasks).ok()?.max(1);
     let mut reader = Reader::default();
-    let arch = arch_of(machine.limits.cc);
-    let p = simt::lower(program, caps(arch)).ok()?;
-    let counted = threads::counted(&p, arch).ok()?;
+    let p = simt::lower(program, code.caps).ok()?;
+    let counted = threads::counted(&p, code.arch).ok()?;
     let printed = &counted.printed;
-    if u64::from(printed.shared_bytes) > limits(arch).shared_bytes {
+    if u64::from(printed.shared_bytes) > code.shared_bytes {
         return None;
     }
     let mut items = counted.items(&p, &lanes::seen(&p, dims), &mut reader);
