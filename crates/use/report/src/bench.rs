@@ -105,7 +105,7 @@ impl BenchReport {
                     true => "inputs and outputs stay there, ",
                     false => "",
                 },
-                units::plural(self.threads as u64, "thread"),
+                self.how.workers(self.threads),
                 self.iterations
             ))
         );

@@ -72,7 +72,7 @@ impl FixedCost {
                 "chains of products [1,16] x [16,16] that cannot be fused, on {}{}, {}",
                 self.device,
                 self.how.headline(),
-                units::plural(self.threads as u64, "thread")
+                self.how.workers(self.threads)
             ))
         );
         out.push_str(&t.render(style));

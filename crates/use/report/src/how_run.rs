@@ -31,6 +31,15 @@ impl HowRun {
         }
     }
 
+    /// Workers of the device, for a headline: multiprocessors of a GPU that steps reach in a way of their own.
+    pub fn workers(&self, count: usize) -> String {
+        let one = match self.launch {
+            Some(_) => "multiprocessor",
+            None => "thread",
+        };
+        crate::units::plural(count as u64, one)
+    }
+
     /// For a headline, behind the device: `, launch graph, precision f32`.
     pub fn headline(&self) -> String {
         let mut out = String::new();

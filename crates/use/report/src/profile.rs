@@ -354,7 +354,7 @@ impl Profile {
                 self.model,
                 self.device,
                 self.how.headline(),
-                units::plural(self.threads as u64, "thread")
+                self.how.workers(self.threads)
             ))
         );
         let _ = writeln!(

@@ -1,6 +1,6 @@
 //! Messages of several streams, each by itself and joined.
+use crate::HowRun;
 use crate::table::{Align, Style, Table};
-use crate::{HowRun, units};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -67,7 +67,7 @@ impl StreamsReport {
                 "{}{}, {}",
                 self.device,
                 self.how.headline(),
-                units::plural(self.threads as u64, "thread")
+                self.how.workers(self.threads)
             ))
         );
         out.push_str(&t.render(style));

@@ -95,7 +95,7 @@ impl SweepReport {
             self.model,
             self.device,
             self.how.headline(),
-            units::plural(self.threads as u64, "thread")
+            self.how.workers(self.threads)
         );
         let _ = writeln!(out, "{}", style.headline(&head));
         out.push_str(&t.render(style));

@@ -132,7 +132,7 @@ fn failed(device: &str, why: impl std::fmt::Display) -> Error {
 }
 
 /// The emulated GPU that `text` names (`a100`, perhaps with `,memory=64MiB`, `,sms=4` or `,checks`),
-/// planned for as the catalog describes the real one. Bounds and alignment are checked in any case,
+/// planned for as the catalog describes the real one, with so many SMs where that is said. Bounds and alignment are checked in any case,
 /// with `checks` also races and what was never written, which takes twice as long.
 #[cfg(feature = "cuda")]
 fn emulated(
@@ -148,11 +148,15 @@ fn emulated(
     let name = parts.next().unwrap_or_default();
     let gpu = EmulatedGpu::named(name).map_err(|e| failed(&on, e))?;
     let mut gpu = gpu.with_checks(Checks::none());
+    let mut fewer = None;
     for part in parts {
         let (what, value) = part.split_once('=').unwrap_or((part, ""));
         gpu = match (what, value.parse::<u32>().ok(), bytes(value)) {
             ("checks", ..) => gpu.with_checks(Checks::default()),
-            ("sms", Some(n), _) => gpu.with_sms(n),
+            ("sms", Some(n), _) => {
+                fewer = Some(part);
+                gpu.with_sms(n)
+            }
             ("memory", _, Some(n)) => gpu.with_memory(n),
             _ => {
                 let why = format!("'{part}' is none of memory=SIZE, sms=N, checks");
@@ -162,7 +166,16 @@ fn emulated(
     }
     let machine = match machine {
         Some(m) => m,
-        None => crate::machines::find(name)?,
+        None => {
+            let mut like = crate::machines::find(name)?;
+            if let Some(change) = fewer {
+                let change = change
+                    .parse()
+                    .and_then(|c: machine::Change| c.apply(&mut like));
+                change.map_err(|why| failed(&on, why))?;
+            }
+            like
+        }
     };
     let driver = EmulatedDriver::new(vec![gpu]);
     Ok(cuda::CudaDevice::open(&on, &driver, 0, machine, options)?)

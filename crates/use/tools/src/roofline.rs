@@ -4,8 +4,8 @@ use crate::{op_model, planview};
 use layout::{DType, DimBox};
 use machine::NumType;
 use plan::Plan;
-use report::Profile;
 use report::calc::{IdealOp, RooflineView, ideal_of_plan, ideal_op};
+use report::{HowRun, Profile};
 use shopfloor::{Error, Machine, Model, Session, inputs};
 
 /// How operators of a roofline are written.
@@ -33,8 +33,16 @@ fn as_model(op: &IdealOp) -> Option<Result<Model, Error>> {
     Some(op_model(&text))
 }
 
-fn plan_of(model: &Model, machine: &Machine, planning: &Planning) -> Result<Plan, Error> {
-    planview::plan_for(model, machine, planning, &DimBox::new())
+fn plan_of(model: &Model, machine: &Machine, planning: &Planning) -> Result<(Plan, HowRun), Error> {
+    let plan = planview::plan_for(model, machine, planning, &DimBox::new())?;
+    let how = how(&plan, model, machine);
+    Ok((plan, how))
+}
+
+/// How the steps of `plan`, which is of `model`, reach `machine`.
+fn how(plan: &Plan, model: &Model, machine: &Machine) -> HowRun {
+    let way = plan.request_way(machine, None).into_iter();
+    HowRun::of(plan, Some(model.program()), &way.map(|t| t.way).collect())
 }
 
 /// The roofline of the operator that `text` writes: as textbooks count it, and as our kernel for
@@ -45,9 +53,9 @@ fn plan_of(model: &Model, machine: &Machine, planning: &Planning) -> Result<Plan
 pub fn of_op(machine: &Machine, text: &str, planning: &Planning) -> Result<RooflineView, Error> {
     let usage = |why: String| Error::Usage(format!("operator '{text}': {why}"));
     let forms = |why: String| usage(format!("{why}; write {ROOFLINE_FORMS}"));
-    let (op, plan, unplanned) = match ideal_op(text).map_err(Error::Usage)? {
+    let (op, planned, unplanned) = match ideal_op(text).map_err(Error::Usage)? {
         Some(op) => match as_model(&op).map(|m| plan_of(&m?, machine, planning)) {
-            Some(Ok(plan)) => (op, Some(plan), None),
+            Some(Ok(planned)) => (op, Some(planned), None),
             Some(Err(e)) => (op, None, Some(e.to_string())),
             None => {
                 let why = format!("no kernel of ours multiplies {}", op.dtype);
@@ -66,12 +74,15 @@ pub fn of_op(machine: &Machine, text: &str, planning: &Planning) -> Result<Roofl
                 .values
                 .first()
                 .map_or(DType::F32, |v| v.dtype);
-            let plan = plan_of(&model, machine, planning)?;
-            (ideal_of_plan(text, machine, &plan, dtype), Some(plan), None)
+            let planned = plan_of(&model, machine, planning)?;
+            let ideal = ideal_of_plan(text, machine, &planned.0, dtype);
+            (ideal, Some(planned), None)
         }
     };
+    let (plan, how) = planned.map_or_else(Default::default, |(plan, how)| (Some(plan), how));
     let mut view = RooflineView::of_op(machine, &op, plan.as_ref())
         .ok_or_else(|| usage(format!("{} has no unit for {}", machine.name, op.dtype)))?;
+    view.how = how;
     if let Some(why) = unplanned {
         view.explanation
             .push(format!("What our kernel would do is not shown: {why}."));
@@ -95,6 +106,7 @@ pub fn of_model(
     let plan = planview::plan_with(model, with, planning, &dims)?;
     let mut view = RooflineView::of_plan(machine, &plan);
     view.kernels = planning.kernels.label().into();
+    view.how = how(&plan, model, machine);
     view.unvalidated = planning.kernels.unvalidated(machine);
     Ok(view)
 }
@@ -106,7 +118,9 @@ pub fn of_profile(session: &Session, profile: &Profile) -> Option<RooflineView> 
     let engine = session.runtime().engine();
     let plan = plans.first()?.plan();
     let machine = engine.device().machine();
-    Some(RooflineView::of_profile(machine, plan, profile))
+    let mut view = RooflineView::of_profile(machine, plan, profile);
+    view.how = profile.how.clone();
+    Some(view)
 }
 
 /// Writes the picture of `view` to a file.

@@ -87,6 +87,9 @@ struct RunReport {
     device: String,
     #[serde(flatten)]
     how: HowRun,
+    /// Times are this machine's, which emulated the device.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    emulated: bool,
     outputs: Vec<OutputSummary>,
     fallback_steps: Vec<planview::Fallback>,
     #[serde(flatten)]
@@ -373,6 +376,7 @@ pub fn run(a: Args) -> Done {
         model: session.model().program().name.clone(),
         device: device_of(&session),
         how: shopfloor::how_run(&session),
+        emulated: session.runtime().engine().device().emulated_ns().is_some(),
         outputs: outputs.iter().map(|(n, t)| summary(n, t)).collect(),
         fallback_steps,
         shares: planview::shares(&session),
@@ -429,11 +433,15 @@ fn text(
     let mut out = String::new();
     let t = &report.timings_ms;
     let head = format!(
-        "{} on {}{}: loaded in {}, first run (planning included) {}",
+        "{} on {}{}: loaded in {}, first run (planning {}included) {}",
         report.model,
         report.device,
         report.how.headline(),
         units::seconds(t.load * 1e-3),
+        match report.emulated {
+            true => "and emulation here ",
+            false => "",
+        },
         units::seconds(t.first_run * 1e-3)
     );
     let _ = writeln!(out, "{}", style.headline(&head));

@@ -137,6 +137,7 @@ impl RooflineView {
             dims: String::new(),
             kernels: "ours".into(),
             unvalidated: m.kind == machine::MachineKind::Gpu,
+            how: crate::HowRun::default(),
             target: String::new(),
             summary: RooflineSummary::default(),
             ceilings: vec![],

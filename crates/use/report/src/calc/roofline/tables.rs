@@ -63,6 +63,10 @@ impl RooflineView {
                 crate::study::label(&self.kernels, self.unvalidated),
                 self.target
             );
+            let how = self.how.headline();
+            if let Some(how) = how.strip_prefix(", ") {
+                let _ = writeln!(out, "  {how}");
+            }
         }
         out.push('\n');
         self.roofs_table(&mut out, style);

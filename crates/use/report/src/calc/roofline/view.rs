@@ -113,6 +113,9 @@ pub struct RooflineView {
     pub kernels: String,
     /// Whether nothing was ever compared with their predictions.
     pub unvalidated: bool,
+    /// How its steps reach the device, and how exactly they multiply; nothing where nothing was planned.
+    #[serde(flatten)]
+    pub how: crate::HowRun,
     /// The target that they are of; empty when none are looked at.
     pub target: String,
     /// The whole.
