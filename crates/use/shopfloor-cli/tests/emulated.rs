@@ -125,16 +125,21 @@ fn every_time_names_the_way_that_was_taken_and_the_precision() {
                 let other = page.contains("go by launch graph");
                 assert_eq!(other, launch == "graph", "{page}");
             }
-            assert!(
-                page.lines()
-                    .take(2)
-                    .collect::<Vec<_>>()
-                    .join(" ")
-                    .contains(&head),
-                "{page}"
-            );
+            let first: String = page.lines().take(2).collect::<Vec<_>>().join(" ");
+            assert!(first.contains(&head), "{page}");
+            let also = match args[0] {
+                "run" => "planning and emulation here included",
+                _ => "4 multiprocessors",
+            };
+            assert!(first.contains(also), "{page}");
         }
     }
+    // Fewer SMs are planned for than the GPU of that name has.
+    let takes = |on: &str| {
+        let v = json(&["plan", &onnx, "--dim", "batch=256", "--on", on]);
+        v["predicted_us"].as_f64().expect("a time")
+    };
+    assert!(takes("emulated:a100,sms=4") > 3.0 * takes("emulated:a100"));
     // What nobody asks for is what the plan says.
     let v = json(&with(&bench));
     assert_eq!(v["launch"], planned["launch"]);
