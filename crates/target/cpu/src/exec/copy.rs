@@ -49,7 +49,9 @@ fn normal(ds: &[i64], ss: &[i64], len: &[i64]) -> Option<Dims> {
 }
 
 /// Times that an element may be repeated for its row to be taken as a whole.
-const REPEATED: i64 = 8;
+const REPEATED: i64 = 64;
+/// Elements that are stored together where one is repeated as often or more.
+const STORED: usize = 8;
 
 /// `dst[i * times + j] = src[i * step]` for i < n, j < times.
 ///
@@ -71,6 +73,20 @@ unsafe fn repeat(times: usize, n: usize, src: *const u32, step: isize, dst: *mut
                     let v = *src.wrapping_offset(i as isize * step);
                     dst.add(i).write_unaligned(two(v));
                 }
+            }
+            return;
+        }
+        if times >= STORED {
+            for i in 0..n {
+                let v = [*src.wrapping_offset(i as isize * step); STORED];
+                let to = dst.add(i * times);
+                for j in (0..times - STORED).step_by(STORED) {
+                    to.add(j).cast::<[u32; STORED]>().write_unaligned(v);
+                }
+                // The last ones may lie over some of those before.
+                to.add(times - STORED)
+                    .cast::<[u32; STORED]>()
+                    .write_unaligned(v);
             }
             return;
         }
@@ -228,5 +244,41 @@ pub(crate) unsafe fn strided_fill(
             &[0; MAX_AXES][..len.len()],
             len,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::Isa;
+
+    #[test]
+    fn elements_are_repeated_as_often_as_asked() {
+        let k = crate::ukr::kernels::kernels(Isa::Portable);
+        for times in 1..=REPEATED + 3 {
+            for n in [1, 2, 5] {
+                let from: Vec<u32> = (1..=n as u32).collect();
+                let count = (n * times) as usize;
+                let mut to = vec![0u32; count + 1];
+                let (len, ds, ss) = ([n, times], [times, 1], [1, 0]);
+                // SAFETY: `n` elements and `n * times` of them.
+                unsafe {
+                    strided_copy(
+                        k,
+                        4,
+                        to.as_mut_ptr().cast(),
+                        &ds,
+                        from.as_ptr().cast(),
+                        &ss,
+                        &len,
+                    )
+                };
+                let want = from
+                    .iter()
+                    .flat_map(|&v| std::iter::repeat_n(v, times as usize));
+                let want: Vec<u32> = want.chain([0]).collect();
+                assert_eq!(to, want, "{n} elements {times} times");
+            }
+        }
     }
 }

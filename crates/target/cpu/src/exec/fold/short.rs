@@ -5,9 +5,10 @@ use crate::exec::copy::strided_copy;
 use crate::exec::vm::{CH, Coords, Lane, MAX_ARGS, Run};
 use crate::exec::{Lift, MAX_AXES, View};
 
-/// Elements of a row that is reduced so; twice as many where a program lifts them, which then runs on
-/// many rows at once.
-const SHORT: i64 = 16;
+/// Elements of a row that is reduced so.
+const SHORT: i64 = 32;
+/// Rows that it is done for.
+const ROWS: i64 = 16;
 
 impl Walk<'_> {
     /// False where rows are longer, or there is more to it.
@@ -22,8 +23,7 @@ impl Walk<'_> {
         let rows = ctx.len[a];
         // What follows takes the lane axis as it is: neighbours that joined it make rows long.
         let plain = n == ctx.len[l] && self.reduced.iter().all(|&r| ctx.len[r] == 1);
-        let most = SHORT * if simple.lift == Lift::Program { 2 } else { 1 };
-        if !plain || !(2..=most).contains(&n) || rows < SHORT || s.st[a] != 1 {
+        if !plain || !(2..=SHORT).contains(&n) || rows < ROWS || s.st[a] != 1 {
             return false;
         }
         let flat = match (&f.flat, simple.lift) {
