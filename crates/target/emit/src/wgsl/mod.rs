@@ -7,11 +7,10 @@
 mod print;
 mod target;
 
+use crate::EmitError;
 use crate::simt::{Caps, Program, lower};
-use crate::{EmitError, ptx};
 use kernel::{OperandId, TileProgram};
 use layout::Dim;
-use machine::{Machine, Warps, Work};
 pub use target::{Limits, machine, target};
 
 /// Which of the two arrays an operand lies in.
@@ -64,22 +63,6 @@ pub struct Wgsl {
 /// What the schedule asks for, or an element type, has no WGSL form.
 pub fn emit(program: &TileProgram, arrays: &[Array]) -> Result<Wgsl, EmitError> {
     print(&lower(program, Caps::default())?, arrays)
-}
-
-/// What the warps of `program` do on `machine`: as [`crate::ptx::warps`], by the PTX of the same program of threads,
-/// as what a driver makes of WGSL is not known.
-pub(crate) fn warps(
-    program: &TileProgram,
-    machine: &Machine,
-    work: &Work,
-    dims: &dyn Fn(&str) -> Option<i64>,
-) -> Option<Warps> {
-    let code = ptx::Code {
-        arch: ptx::ARCHS[1],
-        caps: Caps::default(),
-        shared_bytes: u64::MAX,
-    };
-    ptx::counted(program, machine, work, dims, code)
 }
 
 /// Prints a lowered program.

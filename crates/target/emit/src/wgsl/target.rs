@@ -1,8 +1,9 @@
 //! What the WGSL printer can print, as data for the planner.
-use crate::simt::forms;
+use crate::ptx;
+use crate::simt::{Caps, forms};
 use kernel::{CtaLimits, Family, Form, GpuTarget, Printer, Target, TargetKind, TileProgram};
 use layout::DType;
-use machine::{Efficiencies, EfficiencyTable, Machine, MachineError};
+use machine::{Efficiencies, EfficiencyTable, Machine, MachineError, Warps, Work};
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
@@ -82,7 +83,7 @@ pub fn target(limits: Limits) -> Target {
             splits: vec![4, 16],
             printer: Printer {
                 prints: Some(prints),
-                counts: Some(super::warps),
+                counts: Some(warps),
             },
             limits: CtaLimits {
                 threads: limits.threads,
@@ -102,6 +103,22 @@ pub fn target(limits: Limits) -> Target {
             ..EfficiencyTable::default()
         },
     }
+}
+
+/// What the warps of `program` do on `machine`: as [`crate::ptx::warps`], by the PTX of the same program of threads,
+/// as what a driver makes of WGSL is not known.
+fn warps(
+    program: &TileProgram,
+    machine: &Machine,
+    work: &Work,
+    dims: &dyn Fn(&str) -> Option<i64>,
+) -> Option<Warps> {
+    let code = ptx::Code {
+        arch: ptx::ARCHS[1],
+        caps: Caps::default(),
+        shared_bytes: u64::MAX,
+    };
+    ptx::counted(program, machine, work, dims, code)
 }
 
 /// Whether there is WGSL for `program` in the memory that `target` shares.
