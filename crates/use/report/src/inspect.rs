@@ -203,7 +203,7 @@ impl Inspection {
         };
         let _ = writeln!(out, "\n{}", style.heading(&format!("one request{at}")));
         if !self.assumed.is_empty() {
-            let names = self.assumed.join(", ");
+            let names = units::listed(&self.assumed, units::ASSUMED);
             let were = if self.assumed.len() == 1 {
                 "was"
             } else {

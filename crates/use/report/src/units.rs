@@ -96,6 +96,19 @@ pub fn signed_percent(v: f64) -> String {
     }
 }
 
+/// The first of `names`, so many at most, and how many more there are.
+pub fn listed<S: AsRef<str>>(names: &[S], most: usize) -> String {
+    let (shown, rest) = names.split_at(most.min(names.len()));
+    let shown: Vec<&str> = shown.iter().map(AsRef::as_ref).collect();
+    match rest.len() {
+        0 => shown.join(", "),
+        n => format!("{} and {n} more", shown.join(", ")),
+    }
+}
+
+/// Dims that are named where nobody gave them.
+pub const ASSUMED: usize = 12;
+
 /// `1 thread`, `2 threads`.
 pub fn plural(n: u64, what: &str) -> String {
     if n == 1 {

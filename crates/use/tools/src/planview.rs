@@ -84,12 +84,8 @@ impl Whole {
         let mut lines = Vec::new();
         let is = |b: &&BodyView, which: &str| b.which == which;
         let names = |list: Vec<&BodyView>| {
-            let shown: Vec<&str> = list.iter().take(3).map(|b| b.node.as_str()).collect();
-            let more = list.len() - shown.len();
-            match more {
-                0 => shown.join(", "),
-                n => format!("{} and {n} more", shown.join(", ")),
-            }
+            let names: Vec<&str> = list.iter().map(|b| b.node.as_str()).collect();
+            report::units::listed(&names, 3)
         };
         let ifs: Vec<&BodyView> = self.bodies.iter().filter(|b| is(b, "then")).collect();
         if !ifs.is_empty() {

@@ -353,7 +353,8 @@ fn concat(v: &[&Value], axis: usize, relied: &mut ReliedEqualities) -> Result<Ty
         }
         for (d, (n, m)) in shape.iter_mut().zip(&x.shape).enumerate() {
             *n = if d == axis {
-                n.clone() + m.clone()
+                // Nobody else has the sum so far: terms are added to it, not to a copy.
+                std::mem::replace(n, Dim::ZERO) + m.clone()
             } else {
                 relied
                     .unify(n, m)

@@ -11,21 +11,46 @@ pub(crate) fn simplify(mut k: Kernel) -> Kernel {
     k
 }
 
+/// The statements that read each tile, and how many write to it.
+struct Uses {
+    readers: Vec<Vec<usize>>,
+    writers: Vec<usize>,
+}
+
+impl Uses {
+    fn of(k: &Kernel) -> Uses {
+        let mut out = Uses {
+            readers: vec![vec![]; k.tiles.len()],
+            writers: vec![0; k.tiles.len()],
+        };
+        for (n, s) in k.body.iter().enumerate() {
+            for t in s.reads() {
+                let list = &mut out.readers[t as usize];
+                // Once, however often it reads it.
+                if list.last() != Some(&n) {
+                    list.push(n);
+                }
+            }
+            s.writes()
+                .iter()
+                .for_each(|&t| out.writers[t as usize] += 1);
+        }
+        out
+    }
+}
+
 /// Inlines one map into the single map that reads it, over the same axes.
 fn inline_one(k: &mut Kernel) -> bool {
+    let uses = Uses::of(k);
     for at in 0..k.body.len() {
         let Stmt::Map { dst, args, .. } = &k.body[at] else {
             continue;
         };
         let (dst, fill) = (*dst, args.is_empty());
-        let readers: Vec<usize> = (0..k.body.len())
-            .filter(|&s| k.body[s].reads().contains(&dst))
-            .collect();
-        let writers = k.body.iter().filter(|s| s.writes().contains(&dst)).count();
-        let &[reader] = readers.as_slice() else {
+        let &[reader] = uses.readers[dst as usize].as_slice() else {
             continue;
         };
-        if writers != 1 || reader <= at {
+        if uses.writers[dst as usize] != 1 || reader <= at {
             continue;
         }
         let Stmt::Map { dst: to, .. } = &k.body[reader] else {
@@ -80,28 +105,25 @@ const CHEAP: u64 = 1;
 /// Inlines one cheap map into the fold that reads it, and into all other maps over its axes that do:
 /// reading an operand again costs less than a tile written and read.
 fn lift_one(k: &mut Kernel) -> bool {
+    let mut uses = Uses::of(k);
     for at in 0..k.body.len() {
         let Stmt::Map { dst, args, expr } = &k.body[at] else {
             continue;
         };
+        let readers = std::mem::take(&mut uses.readers[*dst as usize]);
+        let writers = uses.writers[*dst as usize];
+        let folded = |r: &usize| matches!(k.body[*r], Stmt::Fold { .. });
+        if writers != 1 || !readers.iter().any(folded) {
+            continue;
+        }
         let (dst, args, inner) = (*dst, args.clone(), expr.clone());
-        let readers: Vec<usize> = (0..k.body.len())
-            .filter(|&s| k.body[s].reads().contains(&dst))
-            .collect();
-        let writers = k.body.iter().filter(|s| s.writes().contains(&dst)).count();
         let simple = inner.insts.iter().all(|i| !matches!(i, Inst::Index { .. }));
         let cost: u64 = inner.counts().iter().map(|(_, n)| n).sum();
         let heavy = inner
             .counts()
             .iter()
             .any(|(c, n)| *n > 0 && !matches!(c, Class::Simple | Class::Free));
-        let first = |f: &usize| matches!(k.body[*f], Stmt::Fold { .. });
-        if args.is_empty()
-            || writers != 1
-            || !simple
-            || !readers.iter().any(first)
-            || (readers.len() > 1 && (cost > CHEAP || heavy))
-        {
+        if args.is_empty() || !simple || (readers.len() > 1 && (cost > CHEAP || heavy)) {
             continue;
         }
         let axes = &k.tiles[dst as usize].axes;

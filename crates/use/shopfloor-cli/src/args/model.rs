@@ -3,7 +3,7 @@
 use crate::output::{Failure, note};
 use clap::Args;
 use shopfloor::{Dim, DimBox, Model, ModelOptions, Precision, inputs};
-use shopfloor_tools::files;
+use shopfloor_tools::{files, report::units};
 
 fn shape(text: &str) -> Result<(String, Vec<Dim>), String> {
     let wrong = || {
@@ -240,7 +240,7 @@ pub fn tell_assumed(model: &Model, assumed: &[String]) {
         let are = if assumed.len() == 1 { "is" } else { "are" };
         note(&format!(
             "{} of {} {are} not given and taken as 1; choose with --dim {}=N",
-            assumed.join(", "),
+            units::listed(assumed, units::ASSUMED),
             model.program().name,
             assumed[0]
         ));

@@ -174,14 +174,7 @@ pub fn save(walk: &Walk, path: impl AsRef<Path>) -> Result<(), Error> {
 /// The number of the step that is followed, and why it is that one.
 fn chosen(plan: &Plan, options: &WalkOptions) -> Result<(usize, &'static str), Error> {
     let steps: Vec<&Step> = plan.blocks().flat_map(|b| &b.steps).collect();
-    let few = |names: Vec<&str>| {
-        let shown: Vec<&str> = names.iter().take(SHOWN).copied().collect();
-        let more = names.len() - shown.len();
-        match more {
-            0 => shown.join(", "),
-            n => format!("{} and {n} more", shown.join(", ")),
-        }
-    };
+    let few = |names: Vec<&str>| report::units::listed(&names, SHOWN);
     match (&options.step, &options.node) {
         (Some(_), Some(_)) => usage("both a step and a node are named; name one of them".into()),
         (Some(step), None) => {
