@@ -113,7 +113,13 @@ fn faster(engine: &runtime::Engine, factor: f64) -> machine::Machine {
             way.per_worker.value *= factor;
             way.all.value *= factor;
         }
+        level.latency_s.value /= factor;
     }
+    for unit in &mut m.units {
+        unit.per_worker.value *= factor;
+        unit.all.value *= factor;
+    }
+    m.workers.clock_hz.value *= factor;
     m.costs.launch_s.value /= factor;
     m.costs.step_s.value /= factor;
     m
