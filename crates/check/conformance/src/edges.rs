@@ -3,8 +3,8 @@
 //! A [`Source`] makes programs by choices (types, layouts) that are gone through one after the other. Of each, the
 //! schedule's tiles say which extents are looked at: 0, 1, one less and one more than each tile, along every axis.
 use crate::suite::{agreed, asked};
-use crate::{CPU_FAMILIES, FAMILIES, Guarded, Limits, Make, OnDevice, Rng, Subject, cpu_schedules};
-use device::{Device, Guard};
+use crate::{CPU_FAMILIES, FAMILIES, Limits, Make, Rng, Subject, cpu_schedules};
+use device::Device;
 use kernel::{Mapping, MicroKernel, TileProgram};
 use std::collections::BTreeSet;
 
@@ -117,25 +117,18 @@ pub enum Came {
     Wrong(String),
 }
 
-/// Where operands lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Where {
-    /// Memory that may not be touched begins behind them.
-    Behind,
-    /// Memory that may not be touched ends before them.
-    Before,
-    /// In the allocator's memory.
-    Heap,
-}
+/// What runs each program, with the word for it that ends the names of cases.
+pub type Subjects<'a> = [(&'static str, &'a dyn Subject)];
 
 /// What hears of each case before it runs (`None`), and says whether it is to, and of what came of it.
 pub type Hears<'a> = dyn FnMut(&str, Option<Came>) -> bool + 'a;
 
-/// Runs the cases of `source` on `device` of those units (a choice of types and layouts) that `picks` picks by name.
+/// Runs the cases of `source`, made for `device`, of those units (a choice of types and layouts) that `picks` picks by
+/// name, by each of `subjects`.
 pub fn edge_cases(
     source: &dyn Source,
     device: &dyn Device,
-    places: &[Where],
+    subjects: &Subjects<'_>,
     picks: &dyn Fn(&str) -> bool,
     hears: &mut Hears<'_>,
 ) {
@@ -148,7 +141,7 @@ pub fn edge_cases(
             let text = plain.iter().flatten();
             let text: String = text.map(|(_, p)| p.program.to_string()).collect();
             if known.insert(text) {
-                one_unit((source, device, places), &unit, &mut rng, hears);
+                one_unit((source, device, subjects), &unit, &mut rng, hears);
             }
         }
         // At plain extents, whatever was looked at: every choice is there to go on from.
@@ -167,8 +160,8 @@ pub fn seed_of(name: &str) -> u64 {
     name.bytes().fold(start, fnv)
 }
 
-/// What makes programs, what runs them, and where their operands lie.
-type On<'a> = (&'a dyn Source, &'a dyn Device, &'a [Where]);
+/// What makes programs, what they are made for, and what runs them.
+type On<'a> = (&'a dyn Source, &'a dyn Device, &'a Subjects<'a>);
 
 fn one_unit(on: On<'_>, unit: &str, rng: &mut Rng, hears: &mut Hears<'_>) {
     let (seed, (source, device, _)) = (seed_of(unit), on);
@@ -204,7 +197,7 @@ fn positions(p: &Programmed) -> i64 {
 }
 
 fn at_extents(
-    (source, device, places): On<'_>,
+    (source, device, subjects): On<'_>,
     unit: &str,
     rng: &mut Rng,
     extents: &[i64],
@@ -228,8 +221,8 @@ fn at_extents(
             continue;
         }
         let mut wanted = None;
-        for place in places {
-            let name = format!("{unit} {i} {by} {place:?}");
+        for (word, subject) in subjects {
+            let name = format!("{unit} {i} {by} {word}");
             if !hears(&name, None) {
                 continue;
             }
@@ -237,15 +230,10 @@ fn at_extents(
                 let mut draw = Rng::new(seed_of(&format!("{unit} {i} {by}")));
                 asked(p.program.kernel(), &p.symbols, p.limits, &mut draw)
             });
-            let subject: &dyn Subject = match place {
-                Where::Behind => &Guarded(device, Guard::Behind),
-                Where::Before => &Guarded(device, Guard::Before),
-                Where::Heap => &OnDevice(device),
-            };
             let came = match wanted {
                 // What the reference refuses is no program of such extents.
                 Err(why) => Came::Refused(why.clone()),
-                Ok(w) => match agreed(subject, &p.program, &p.symbols, w, p.limits) {
+                Ok(w) => match agreed(*subject, &p.program, &p.symbols, w, p.limits) {
                     Ok(Ok(())) => Came::Agreed,
                     Ok(Err(why)) => Came::Refused(why),
                     Err(why) => Came::Wrong(why),

@@ -4,7 +4,7 @@ use device::{Device, DeviceError, Executable, Frame, PackedStore, Request};
 #[cfg(target_os = "linux")]
 use device::{Guard, GuardedBytes};
 use kernel::{Role, TargetKind, TileProgram, work};
-use layout::{DType, DimBox};
+use layout::DimBox;
 use machine::{Cost, Work};
 use plan::{Block, Buffer, BufferKind, DeviceRef, Goal, Plan, PlanSegment, Port, Step, StepWork};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use tensor::{Tensor, WeightStore};
 /// Runs programs on a device.
 pub struct OnDevice<'a>(pub &'a dyn Device);
 
+/// A plan whose only step is `p`, for a device that is named by its hash nowhere: nothing that runs it asks.
 fn plan(p: &TileProgram, dims: &DimBox, device: &dyn Device) -> Option<Plan> {
     let k = p.kernel();
     let (mut buffers, mut inputs, mut outputs) = (vec![], vec![], vec![]);
@@ -81,7 +82,7 @@ fn plan(p: &TileProgram, dims: &DimBox, device: &dyn Device) -> Option<Plan> {
         program_hash: "0".repeat(64),
         devices: vec![DeviceRef {
             machine: device.machine().name.clone(),
-            machine_hash: device.machine().hash_hex(),
+            machine_hash: "0".repeat(64),
             target: device.target().name.clone(),
             workers: device.workers() as u32,
         }],
@@ -109,33 +110,31 @@ impl Subject for OnDevice<'_> {
         symbols: &[(&str, i64)],
         buffers: &[Tensor],
     ) -> Result<Vec<Tensor>, Failure> {
-        let (mut step, mut outputs) = (OneStep::new(self.0, program, symbols)?, vec![]);
-        let mut inputs = vec![];
+        let mut step = OneStep::new(self.0, program, symbols)?;
+        let (mut inputs, mut outputs, mut types) = (vec![], vec![], vec![]);
         for (o, b) in program.kernel().operands.iter().zip(buffers) {
             match o.role {
                 Role::Read => inputs.push(b.bytes()),
-                Role::Write => outputs.push((o.dtype, b.len(), b.bytes().to_vec())),
+                Role::Write => {
+                    types.push((o.dtype, b.len()));
+                    outputs.push(b.bytes().to_vec());
+                }
             }
         }
-        // A CPU remembers what the first run came down to.
-        let again = self.kind() == TargetKind::Cpu;
-        let before = again.then(|| outputs.clone());
-        let mut run = |outputs: &mut Vec<(DType, usize, Vec<u8>)>| {
-            let mut out: Vec<&mut [u8]> = outputs.iter_mut().map(|o| &mut o.2[..]).collect();
-            step.run(&inputs, &mut out)
-        };
-        run(&mut outputs)?;
-        if let Some(mut before) = before {
-            run(&mut before)?;
-            if before != outputs {
-                return Err(broken(&"a second run gave other bits"));
-            }
+        match self.kind() {
+            TargetKind::Cpu => step.run_twice(&inputs, &mut outputs)?,
+            _ => step.run(&inputs, &mut writable(&mut outputs))?,
         }
-        outputs
+        types
             .into_iter()
-            .map(|(d, n, bytes)| Tensor::from_bytes(d, &[n], bytes).map_err(|e| broken(&e)))
+            .zip(outputs)
+            .map(|((d, n), bytes)| Tensor::from_bytes(d, &[n], bytes).map_err(|e| broken(&e)))
             .collect()
     }
+}
+
+fn writable(outputs: &mut [Vec<u8>]) -> Vec<&mut [u8]> {
+    outputs.iter_mut().map(|o| &mut o[..]).collect()
 }
 
 fn broken(e: &dyn std::fmt::Display) -> Failure {
@@ -220,6 +219,18 @@ impl OneStep {
         program: &TileProgram,
         symbols: &[(&str, i64)],
     ) -> Result<OneStep, Failure> {
+        OneStep::of(device, OneStep::plan(device, program, symbols)?, symbols)
+    }
+
+    /// The plan of `program` alone, for sizes around the values of its symbols.
+    ///
+    /// # Errors
+    /// An operand has no size.
+    pub fn plan(
+        device: &dyn Device,
+        program: &TileProgram,
+        symbols: &[(&str, i64)],
+    ) -> Result<Plan, Failure> {
         let mut dims = DimBox::new();
         for (s, v) in symbols {
             // Plans for a CPU are made for a range, as sessions make them.
@@ -228,7 +239,18 @@ impl OneStep {
                 _ => dims.insert(*s, *v, *v),
             };
         }
-        let plan = plan(program, &dims, device).ok_or_else(|| broken(&"a size is missing"))?;
+        plan(program, &dims, device).ok_or_else(|| broken(&"a size is missing"))
+    }
+
+    /// Compiles a plan of one step for `device`, to run at the values of its symbols.
+    ///
+    /// # Errors
+    /// The plan's verifier or the device refuses it, or it fails.
+    pub fn of(
+        device: &dyn Device,
+        plan: Plan,
+        symbols: &[(&str, i64)],
+    ) -> Result<OneStep, Failure> {
         // What the plan's verifier does not let pass is no device's fault.
         let plan = plan.verify().map_err(|e| Failure::Refused(e.to_string()))?;
         let values: Vec<i64> = plan
@@ -249,6 +271,20 @@ impl OneStep {
             frame,
             symbols: values,
         })
+    }
+
+    /// Runs it twice on the same operands, as [`OneStep::run`]: a CPU remembers what the first run came down to.
+    ///
+    /// # Errors
+    /// The device fails, or the second run gives other bits.
+    pub fn run_twice(&mut self, inputs: &[&[u8]], outputs: &mut [Vec<u8>]) -> Result<(), Failure> {
+        let mut second = outputs.to_vec();
+        self.run(inputs, &mut writable(outputs))?;
+        self.run(inputs, &mut writable(&mut second))?;
+        match second == outputs {
+            true => Ok(()),
+            false => Err(broken(&"a second run gave other bits")),
+        }
     }
 
     /// Runs it on the operands that it reads and those that it writes, each in order.

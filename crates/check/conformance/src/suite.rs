@@ -25,7 +25,7 @@ pub trait Subject {
     /// Whose schedules it takes.
     fn kind(&self) -> TargetKind;
     /// Runs `program` on `buffers`, one per operand (those of written ones hold what was there
-    /// before); gives those of the written operands, in order.
+    /// before); gives those of the written operands, in order, or nothing where it runs no program.
     ///
     /// # Errors
     /// It refuses the program, or failed.
@@ -148,6 +148,11 @@ pub(crate) fn agreed(
 ) -> Result<Result<(), String>, String> {
     let symbols: Vec<(&str, i64)> = symbols.iter().map(|x| (x.0.as_str(), x.1)).collect();
     match subject.run(program, &symbols, buffers) {
+        Ok(got) if !got.is_empty() && got.len() != want.len() => Err(format!(
+            "{} results, not {}\n{program}",
+            got.len(),
+            want.len()
+        )),
         Ok(got) => {
             let mut each = want.iter().zip(&got);
             let all = each.try_for_each(|(w, g)| agrees(w, g, limits));

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
 use testing::Share;
-use testkit::guard::{Asked, again, run};
+use testkit::guard::{Asked, Commands, Outcome, again, run};
 use testkit::handwritten::{node, product, values};
 
 /// Shares that the cases are in: a share takes some seconds.
@@ -20,14 +20,40 @@ fn a_share_of_all_kernels_touches_nothing_beside_its_operands() {
         share: Some((Share::of_run(SHARES).number, SHARES)),
         ..Asked::default()
     };
-    let command = [env!("CARGO_BIN_EXE_campaign"), "guard"].map(Path::new);
-    let mut wrong = String::new();
-    let mut told = |case: &str, why: &str| {
-        wrong += &format!("{case}: {why}\n  again: {}\n", again(&asked, case));
-    };
-    let o = run(&command, &asked, &mut told).expect("cases");
-    assert!(o.wrong == 0, "{wrong}");
+    let o = looked_at(&asked, false);
     assert!(o.cases > 100, "{o:?}");
+}
+
+/// Runs what is asked for, in one process or recorded by one and run by another; nothing goes wrong.
+fn looked_at(asked: &Asked, recorded: bool) -> Outcome {
+    let command = [Path::new(env!("CARGO_BIN_EXE_guard-cases"))];
+    let mut wrong = String::new();
+    let mut told = |case: &str, why: Option<&str>| {
+        if let Some(why) = why {
+            wrong += &format!("{case}: {why}\n  again: {}\n", again(asked, case));
+        }
+    };
+    let commands = Commands {
+        run: &command,
+        record: recorded.then_some(&command[..]),
+    };
+    let o = run(&commands, asked, &mut told).expect("cases");
+    assert!(o.wrong == 0, "{wrong}");
+    o
+}
+
+#[test]
+fn cases_that_are_recorded_are_those_that_run_at_once() {
+    let asked = Asked {
+        share: Some((Share::of_run(4 * SHARES).number, 4 * SHARES)),
+        heap: true,
+        ..Asked::default()
+    };
+    let (at_once, recorded) = (looked_at(&asked, false), looked_at(&asked, true));
+    // What the reference refuses is not recorded.
+    let refused: usize = at_once.refused.values().sum();
+    let ran = recorded.cases..=recorded.cases + refused;
+    assert!(ran.contains(&at_once.cases), "{at_once:?} {recorded:?}");
 }
 
 /// The product of `[m, k]` and `[k, n]`, the second factor a constant or given.

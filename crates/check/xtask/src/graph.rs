@@ -78,6 +78,7 @@ const DEPENDS: &[(&str, Reach, &[&str])] = &[
         &["shopfloor", "tools", "ptx-emulator"],
     ),
     ("testkit", Reach::All, &[]),
+    ("campaigns", Reach::All, &[]),
     ("conformance", Reach::All, &[]),
     ("gpu-check", Reach::All, &[]),
     ("xtask", Reach::All, &[]),
@@ -91,6 +92,7 @@ pub const GROUPS: &[&str] = &["model", "plan", "target", "run", "use", "check"];
 const FOR_TESTS: &[&str] = &[
     "testing",
     "testkit",
+    "campaigns",
     "conformance",
     "gpu-check",
     "xtask",

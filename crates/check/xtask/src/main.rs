@@ -1,8 +1,8 @@
 //! Chores of the repository: `cargo xtask tidy [CHECK...]` and `cargo xtask pages` here,
 //! `cargo xtask gpu-check [DIR]` packs what runs where a GPU is (`crates/check/gpu-check`),
 //! `cargo xtask slow-tests` says which tests take long, `cargo xtask fit [--leave-out GPU]` fits the constants
-//! of `crates/plan/predict` and writes docs/accuracy.md; every other command is a campaign of `testkit`
-//! (`crates/check/testkit/src/bin/campaign`), built in release mode when it is asked for.
+//! of `crates/plan/predict` and writes docs/accuracy.md; every other command is one of `campaigns`
+//! (`crates/check/campaigns`), built in release mode when it is asked for.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -123,7 +123,7 @@ fn campaign(args: &[String]) -> ExitCode {
             .windows(2)
             .any(|a| a[0] == "--on" && a[1].starts_with("wgpu"));
     let status = std::process::Command::new(cargo)
-        .args(["run", "-q", "--release", "-p", "shopfloor-testkit"])
+        .args(["run", "-q", "--release", "-p", "shopfloor-campaigns"])
         .args(if gpu {
             &["--features", "webgpu"][..]
         } else {

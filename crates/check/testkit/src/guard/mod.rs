@@ -2,15 +2,20 @@
 //! families and of small graphs as planned; they run in a process of their own, which a read or a write beside an
 //! operand ends: whoever started it says by name which case it was and goes on with the next.
 mod graphs;
+mod recorded;
 
-use conformance::edges::{Came, Source, Where, edge_cases, families, seed_of};
+use recorded::{RECORD, REPLAY, record, replay};
+
+use conformance::edges::{Came, Hears, Source, Subjects, edge_cases, families, seed_of};
+use conformance::{Guarded, OnDevice};
 use cpu::isa::Isa;
 use cpu::{CpuDevice, CpuOptions};
+use device::Guard;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// What is looked at.
 #[derive(Clone, Debug, Default)]
@@ -39,10 +44,10 @@ pub struct Outcome {
 }
 
 /// The argument that makes the program one that runs cases.
-pub const CHILD: &str = "--child";
+const CHILD: &str = "--child";
 /// Cases that may go wrong before no more are looked for.
 const ENOUGH: usize = 40;
-/// What the lines of a child begin with: a case starts, was refused, went wrong; all is done.
+/// What the lines of a process that runs cases begin with: a case starts, was refused, went wrong; all is done.
 const STARTS: &str = "> ";
 const REFUSED: &str = "~ ";
 const WRONG: &str = "! ";
@@ -94,6 +99,11 @@ impl Asked {
         out
     }
 
+    /// Whether the case `name` is one that is asked for.
+    fn wants(&self, name: &str) -> bool {
+        self.case.as_ref().is_none_or(|c| c == name)
+    }
+
     /// Whether the cases of `unit` are looked at.
     fn picks(&self, unit: &str) -> bool {
         let own = self.case.as_ref().is_none_or(|c| {
@@ -104,103 +114,183 @@ impl Asked {
     }
 }
 
-/// Runs cases in this process but for the first `skip`, and says on standard output what it does.
+/// Does in this process what [`run`] starts it for with the arguments `args`; `None`: these are not its arguments.
 ///
 /// # Errors
-/// There is no device of an instruction set that was asked for, or nobody listens.
-pub fn child(asked: &Asked, skip: usize) -> Result<(), String> {
+/// There is no device of an instruction set that was asked for, nobody listens, or recorded cases end early.
+pub fn process(args: &[String]) -> Option<Result<(), String>> {
+    let (how, rest) = args.split_first()?;
+    let of = |does: fn(&Asked, usize) -> Result<(), String>| {
+        Some(Asked::of(rest).and_then(|(asked, skip)| does(&asked, skip)))
+    };
+    match how.as_str() {
+        CHILD => of(child),
+        RECORD => of(record),
+        REPLAY => Some(replay()),
+        _ => None,
+    }
+}
+
+/// Runs cases in this process but for the first `skip`, and says on standard output what it does.
+fn child(asked: &Asked, skip: usize) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
+    let (mut at, heard) = (0, Cell::new(true));
+    let mut hears = |name: &str, came: Option<Came>| {
+        let said = match came {
+            None if !asked.wants(name) => return false,
+            None => {
+                at += 1;
+                if at <= skip {
+                    return false;
+                }
+                say(&mut out, STARTS, name)
+            }
+            Some(came) => say_what_came(&mut out, came),
+        };
+        heard.set(said.is_ok());
+        heard.get()
+    };
+    // Nothing is run that nobody listens to.
+    each_device(asked, &heard, &mut hears, &mut |device, run| {
+        let heap = OnDevice(device);
+        let (behind, before) = (
+            Guarded(device, Guard::Behind),
+            Guarded(device, Guard::Before),
+        );
+        match asked.heap {
+            true => run(&[("Heap", &heap)]),
+            false => run(&[("Behind", &behind), ("Before", &before)]),
+        }
+    })?;
+    writeln!(out, "{DONE}").map_err(|e| e.to_string())
+}
+
+/// A device of an instruction set, with one thread.
+fn device_of(isa: Isa) -> Result<CpuDevice, String> {
+    let device = CpuDevice::new(CpuOptions {
+        threads: Some(1),
+        isa: Some(isa),
+        ..CpuOptions::default()
+    });
+    device.map_err(|e| e.to_string())
+}
+
+/// Runs by what it is given.
+type Runs<'a> = dyn FnMut(&Subjects<'_>) + 'a;
+
+/// Runs all cases that are asked for, for as long as `heard`, on the device of each instruction set by the subjects
+/// that `by` makes of it.
+fn each_device(
+    asked: &Asked,
+    heard: &Cell<bool>,
+    hears: &mut Hears<'_>,
+    by: &mut dyn FnMut(&CpuDevice, &mut Runs<'_>),
+) -> Result<(), String> {
     let isas = match asked.isas.is_empty() {
         true => Isa::ALL.into_iter().filter(|i| i.available()).collect(),
         false => asked.isas.clone(),
     };
     let sources: Vec<Box<dyn Source>> = families().into_iter().chain(graphs::sources()).collect();
-    let places: &[Where] = match asked.heap {
-        true => &[Where::Heap],
-        false => &[Where::Behind, Where::Before],
-    };
-    let (mut at, heard) = (0, Cell::new(true));
+    let asks = |s: &dyn Source| asked.kinds.is_empty() || asked.kinds.iter().any(|k| k == s.name());
+    let picks = |unit: &str| heard.get() && asked.picks(unit);
     for isa in isas {
-        let device = CpuDevice::new(CpuOptions {
-            threads: Some(1),
-            isa: Some(isa),
-            ..CpuOptions::default()
-        });
-        let device = device.map_err(|e| e.to_string())?;
-        for source in &sources {
-            if !asked.kinds.is_empty() && !asked.kinds.iter().any(|k| k == source.name()) {
-                continue;
+        let device = device_of(isa)?;
+        by(&device, &mut |subjects| {
+            for source in sources.iter().filter(|s| asks(s.as_ref())) {
+                edge_cases(source.as_ref(), &device, subjects, &picks, hears);
             }
-            let mut hears = |name: &str, came: Option<Came>| {
-                let line = match came {
-                    None if asked.case.as_ref().is_some_and(|c| c != name) => return false,
-                    None => {
-                        at += 1;
-                        if at <= skip {
-                            return false;
-                        }
-                        format!("{STARTS}{name}")
-                    }
-                    Some(Came::Agreed) => return true,
-                    Some(Came::Refused(why)) => {
-                        format!("{REFUSED}{}", why.escape_default())
-                    }
-                    Some(Came::Wrong(why)) => format!("{WRONG}{}", why.escape_default()),
-                };
-                let said = writeln!(out, "{line}").and_then(|()| out.flush());
-                heard.set(said.is_ok());
-                heard.get()
-            };
-            // Nothing is run that nobody listens to.
-            let picks = |unit: &str| heard.get() && asked.picks(unit);
-            edge_cases(source.as_ref(), &device, places, &picks, &mut hears);
-        }
+        });
     }
-    writeln!(out, "{DONE}").map_err(|e| e.to_string())
+    Ok(())
 }
 
-/// Runs what is asked for in processes of `command` (a program and its first arguments); `told` hears the name of each
-/// case that went wrong and what came of it.
+fn say(out: &mut dyn Write, what: &str, text: &str) -> std::io::Result<()> {
+    writeln!(out, "{what}{text}").and_then(|()| out.flush())
+}
+
+fn say_what_came(out: &mut dyn Write, came: Came) -> std::io::Result<()> {
+    match came {
+        Came::Agreed => Ok(()),
+        Came::Refused(why) => say(out, REFUSED, &why.escape_default().to_string()),
+        Came::Wrong(why) => say(out, WRONG, &why.escape_default().to_string()),
+    }
+}
+
+/// The programs that run cases, each with its first arguments.
+pub struct Commands<'a> {
+    /// What runs cases.
+    pub run: &'a [&'a Path],
+    /// What records the cases that `run` reads from its standard input; `None`: `run` makes them itself.
+    pub record: Option<&'a [&'a Path]>,
+}
+
+/// Starts `command` for what is asked for but the first `skip` cases.
+fn start(
+    command: &[&Path],
+    (asked, skip): (&Asked, usize),
+    how: &str,
+    input: Stdio,
+) -> Result<Child, String> {
+    let (program, first) = command.split_first().ok_or("there is no program")?;
+    Command::new(program)
+        .args(first)
+        .args([how, "--skip", &skip.to_string()])
+        .args(asked.args())
+        .stdin(input)
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("{} cannot be started: {e}", program.display()))
+}
+
+/// Runs what is asked for in processes of `commands`; `told` hears the name of each case that begins (`None`), and what
+/// came of those that went wrong.
 ///
 /// # Errors
 /// It cannot be started, or ends before any case.
 pub fn run(
-    command: &[&Path],
+    commands: &Commands<'_>,
     asked: &Asked,
-    told: &mut dyn FnMut(&str, &str),
+    told: &mut dyn FnMut(&str, Option<&str>),
 ) -> Result<Outcome, String> {
-    let (program, first) = command.split_first().ok_or("there is no program")?;
     let mut outcome = Outcome::default();
     loop {
-        let mut process = Command::new(program)
-            .args(first)
-            .args([CHILD, "--skip", &outcome.cases.to_string()])
-            .args(asked.args())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|e| format!("{} cannot be started: {e}", program.display()))?;
+        let rest = (asked, outcome.cases);
+        let mut recorder = match commands.record {
+            Some(record) => Some(start(record, rest, RECORD, Stdio::null())?),
+            None => None,
+        };
+        let (how, input) = match recorder.as_mut().and_then(|r| r.stdout.take()) {
+            Some(cases) => (REPLAY, Stdio::from(cases)),
+            None => (CHILD, Stdio::null()),
+        };
+        let mut process = start(commands.run, rest, how, input)?;
         let said = process.stdout.take().ok_or("it says nothing")?;
         let (mut case, mut done) = (None, false);
         for line in BufReader::new(said).lines().map_while(Result::ok) {
             if let Some(name) = line.strip_prefix(STARTS) {
                 case = Some(name.to_string());
                 outcome.cases += 1;
+                told(name, None);
             } else if let Some(why) = line.strip_prefix(REFUSED) {
                 *outcome.refused.entry(plainly(why)).or_default() += 1;
             } else if let Some(why) = line.strip_prefix(WRONG) {
                 outcome.wrong += 1;
-                told(case.as_deref().unwrap_or_default(), &plainly(why));
+                told(case.as_deref().unwrap_or_default(), Some(&plainly(why)));
             } else {
                 done |= line == DONE;
             }
         }
         let status = process.wait().map_err(|e| e.to_string())?;
+        if let Some(mut recorder) = recorder {
+            // It ends by itself: nobody reads what it writes.
+            recorder.wait().map_err(|e| e.to_string())?;
+        }
         if done && status.success() {
             return Ok(outcome);
         }
         let name = case.ok_or(format!("no case ran: {status}"))?;
         outcome.wrong += 1;
-        told(&name, &format!("ended the process: {status}"));
+        told(&name, Some(&format!("ended the process: {status}")));
         if outcome.wrong >= ENOUGH {
             return Ok(outcome);
         }

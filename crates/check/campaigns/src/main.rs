@@ -3,7 +3,6 @@
 //!
 //! Adding a command: its file with `pub fn run(&[String]) -> ExitCode`, and a row in the table.
 #![forbid(unsafe_code)]
-extern crate shopfloor_testkit as testkit;
 
 mod damage;
 mod drills;

@@ -1,9 +1,10 @@
 //! `guard`: every family, type, layout and instruction set at extents beside the edges of tiles, on memory that ends
 //! where operands do. `valgrind`: the same in the allocator's memory under valgrind, which knows its ends.
 use cpu::isa::Isa;
+use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-use testkit::guard::{Asked, CHILD, Outcome, again, child, run as look};
+use testkit::guard::{Asked, Commands, Outcome, again, process, run as look};
 
 const USAGE: &str =
     "usage: cargo xtask guard|valgrind [--isa ISA]... [--kind KIND]... [--share S/N] [--case CASE]
@@ -18,18 +19,23 @@ const USAGE: &str =
 const FOUND: &str = "99";
 
 pub fn run(args: &[String]) -> ExitCode {
-    if args.first().is_some_and(|a| a == CHILD) {
-        let ran = Asked::of(&args[1..]).and_then(|(asked, skip)| child(&asked, skip));
-        return match ran {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(e) => {
-                eprintln!("guard: {e}");
-                ExitCode::FAILURE
-            }
-        };
+    match process(args) {
+        None => guard(args),
+        Some(Ok(())) => ExitCode::SUCCESS,
+        Some(Err(e)) => {
+            eprintln!("guard: {e}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+fn guard(args: &[String]) -> ExitCode {
     with(args, |own, asked| {
-        look(&[own, Path::new("guard")], asked, &mut told(asked))
+        let commands = Commands {
+            run: &[own, Path::new("guard")],
+            record: None,
+        };
+        look(&commands, asked, &mut told(asked))
     })
 }
 
@@ -55,7 +61,11 @@ pub fn valgrind(args: &[String]) -> ExitCode {
         let mut command = vec![Path::new("valgrind")];
         command.extend(options.map(Path::new));
         command.extend([own, Path::new("guard")]);
-        look(&command, &asked, &mut told(&asked))
+        let commands = Commands {
+            run: &command,
+            record: Some(&[own, Path::new("guard")]),
+        };
+        look(&commands, &asked, &mut told(&asked))
     })
 }
 
@@ -77,9 +87,18 @@ fn with(args: &[String], go: impl FnOnce(&Path, &Asked) -> Result<Outcome, Strin
     }
 }
 
-/// Says of a case what came of it, and how it is run again.
-fn told(asked: &Asked) -> impl FnMut(&str, &str) {
-    |case, why| println!("{case}: {why}\n  again: {}\n", again(asked, case))
+/// Counts cases, and says of those that went wrong what came of them and how they are run again.
+fn told(asked: &Asked) -> impl FnMut(&str, Option<&str>) {
+    let bar = ProgressBar::new_spinner();
+    let style = ProgressStyle::with_template("{pos} cases, {elapsed}: {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    move |case, why| match why {
+        None => {
+            bar.inc(1);
+            bar.set_message(case.to_string());
+        }
+        Some(why) => bar.suspend(|| println!("{case}: {why}\n  again: {}\n", again(asked, case))),
+    }
 }
 
 fn said(asked: &Asked, o: &Outcome) -> ExitCode {
