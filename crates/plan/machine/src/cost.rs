@@ -21,6 +21,7 @@
 //!
 //! Nothing is clamped: a measured time below the prediction is a finding about the model.
 
+use crate::products::ProductCosts;
 use crate::{Machine, MachineKind, NumType, Source, Traffic, UnitClass, Work};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -96,6 +97,9 @@ pub struct EfficiencyTable {
     /// By family name (`contract`, `conv`, `map`, `row`, ...).
     #[serde(default)]
     pub families: BTreeMap<String, Efficiencies>,
+    /// What the tiles of products cost, where their kernels' instructions are not known: a library's.
+    #[serde(default)]
+    pub products: Option<ProductCosts>,
 }
 
 impl EfficiencyTable {

@@ -18,6 +18,7 @@ mod measure;
 mod model;
 mod oddities;
 mod plausible;
+mod products;
 mod slice;
 mod sourced;
 mod text;
@@ -42,6 +43,7 @@ pub use model::{
     UnitClass, WayCosts, Workers,
 };
 pub use plausible::{Contradiction, Subject};
+pub use products::{ProductCosts, TiledProduct};
 pub use sourced::{Source, Sourced};
 pub use warps::{Pipe, WarpRates, Warps};
 pub use ways::{KernelSpan, Leg, RequestSteps, Way, WayTime};

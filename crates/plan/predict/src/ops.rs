@@ -9,7 +9,9 @@ use kernel::{
     Swizzle, Target, TargetKind, TileProgram, work,
 };
 use layout::DType;
-use machine::{Efficiencies, Machine, UnitClass, Work, calc, predict_seconds};
+use machine::{
+    Efficiencies, Machine, ProductCosts, TiledProduct, UnitClass, Work, calc, predict_seconds,
+};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -255,13 +257,7 @@ impl<'a> Library<'a> {
                 windows: p.windows > 0,
                 parts,
             };
-            let mut reach = self.reach(&p, tile, fragment);
-            if p.windows > 0 {
-                reach *= self.constants.get("conv_share");
-            }
-            if p.fewer && fragment.is_none() {
-                reach *= self.constants.get("winograd_gain");
-            }
+            let reach = self.reach(&p, tile, fragment);
             let run = |parts: u64| -> Option<f64> {
                 let sizes = [
                     ("b", p.batch),
@@ -312,21 +308,24 @@ impl<'a> Library<'a> {
         best
     }
 
-    /// Share of the units' rate that is left beside a thread's other instructions and, where both
-    /// factors are read in far rows, beside what finding those takes.
+    /// What the tiles of products cost.
+    fn products(&self) -> Option<&ProductCosts> {
+        self.target.efficiencies.products.as_ref()
+    }
+
+    /// Share of the units' rate that is left to a product under tiles.
     fn reach(&self, p: &Product, tile: (u32, u32), fragment: Option<Fragment2>) -> f64 {
-        let c = self.constants;
-        let rim = |rows: f64, columns: f64| 1.0 / rows + 1.0 / columns;
-        if fragment.is_some() {
-            let beside = c.get("tensor_overhead");
-            return 1.0 / (1.0 + beside * rim(tile.0.into(), tile.1.into()));
-        }
-        let (rows, columns) = thread_tile(tile, &c.tables.products);
-        let mut beside = c.get("issue_overhead") * rim(rows, columns);
-        if (1..70).contains(&self.machine.limits.cc) && !p.ta && p.tb {
-            beside += p.k as f64 * f64::from(p.input.bits()) / 8.0 / (c.get("far_row_kb") * 1e3);
-        }
-        1.0 / (1.0 + beside)
+        let row = p.k as f64 * f64::from(p.input.bits()) / 8.0;
+        let tiled = TiledProduct {
+            rows: tile.0.into(),
+            columns: tile.1.into(),
+            threads: product_threads(tile, &self.constants.tables.products),
+            matrix: fragment.is_some(),
+            along: (!p.ta && p.tb).then_some(row),
+            windows: p.windows > 0,
+            fewer: p.fewer,
+        };
+        self.products().map_or(1.0, |c| c.share(&tiled))
     }
 
     /// Predicted seconds of a form at sizes; `reach` is what the schedule takes off the units' share.
@@ -378,7 +377,8 @@ impl<'a> Library<'a> {
                     .clone()
                     .with_unit("fma", fma)
                     .with_unit("tensor", tensor);
-                (&scaled, rounds as f64 * self.constants.get("cta_us"))
+                let round = self.products().map_or(0.0, |c| c.round_s);
+                (&scaled, rounds as f64 * round)
             }
             // Streams go on from one CTA to the next: there are no rounds.
             Family::Map => {
@@ -390,7 +390,7 @@ impl<'a> Library<'a> {
                 (eff, 0.0)
             }
         };
-        let busy = predict_seconds(&self.machine, eff, &w, workers) + start * 1e-6;
+        let busy = predict_seconds(&self.machine, eff, &w, workers) + start;
         // Latencies of one round of CTAs that the next round's do not hide.
         let first = self.machine.memory().latency_s.value;
         Some(match form {
@@ -481,13 +481,6 @@ fn row_loads(cols: u64, threads: u32) -> u64 {
 /// Threads of a product's CTA.
 fn product_threads(tile: (u32, u32), t: &ProductTable) -> u32 {
     (tile.0 * tile.1 / t.cells).clamp(t.threads.0, t.threads.1)
-}
-
-/// Rows and columns of one thread.
-fn thread_tile(tile: (u32, u32), t: &ProductTable) -> (f64, f64) {
-    let each = tile.0 * tile.1 / product_threads(tile, t);
-    let rows = 1u32 << (each.ilog2().div_ceil(2));
-    (f64::from(rows), f64::from(each / rows))
 }
 
 /// Kernel and schedule of a form.

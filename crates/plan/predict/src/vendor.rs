@@ -7,7 +7,9 @@ use kernel::{
     CtaLimits, Factors, Family, Fragment, GpuTarget, Printer, Swizzle, Target, TargetKind,
 };
 use layout::DType;
-use machine::{Efficiencies, EfficiencyTable, Machine, MachineKind, NumType, UnitClass};
+use machine::{
+    Efficiencies, EfficiencyTable, Machine, MachineKind, NumType, ProductCosts, UnitClass,
+};
 
 /// The vendor's library on `machine`, with the published constants; `None` for a CPU, whose libraries
 /// nothing here was compared with.
@@ -156,8 +158,17 @@ fn efficiencies(m: &Machine, c: &Constants) -> EfficiencyTable {
         .with_unit("fma", fma)
         .with_unit("tensor", c.get("tensor_share"));
     let families = ["contract", "conv", "attention"];
+    let before_volta = (1..70).contains(&m.limits.cc);
     EfficiencyTable {
         default,
         families: families.map(|f| (f.to_string(), product.clone())).into(),
+        products: Some(ProductCosts {
+            matrix_rim: c.get("tensor_overhead"),
+            thread_rim: c.get("issue_overhead"),
+            far_row: before_volta.then(|| c.get("far_row_kb") * 1e3),
+            windows: c.get("conv_share"),
+            fewer: c.get("winograd_gain"),
+            round_s: c.get("cta_us") * 1e-6,
+        }),
     }
 }

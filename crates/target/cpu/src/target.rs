@@ -58,6 +58,7 @@ pub fn target(isa: Isa) -> Target {
                 .into_iter()
                 .map(|(n, e)| (n.to_string(), e))
                 .collect(),
+            products: None,
         },
     }
 }

@@ -1,5 +1,6 @@
 //! What a step costs under a schedule.
 use super::ctx::{Ctx, Space};
+use super::products;
 use super::schedule::reach;
 use kernel::{
     CountWarps, Family, Kernel, Mapping, Place, Schedule, Stmt, TileId, TileProgram, work,
@@ -45,8 +46,8 @@ pub(crate) fn predict_program(ctx: Ctx, program: &TileProgram) -> Option<(Work, 
 /// What counts the instructions of the target's programs, where something does and the machine has the figures that
 /// say how long they take.
 pub(crate) fn counter(ctx: Ctx) -> Option<CountWarps> {
-    ctx.machine.warp_rates()?;
-    ctx.target.gpu.as_ref()?.printer.counts
+    let counts = ctx.target.gpu.as_ref()?.printer.counts?;
+    ctx.machine.warp_rates().map(|_| counts)
 }
 
 fn predict_by(ctx: Ctx, program: &TileProgram, counts: Option<CountWarps>) -> Option<(Work, Cost)> {
@@ -104,7 +105,7 @@ fn predict_by(ctx: Ctx, program: &TileProgram, counts: Option<CountWarps>) -> Op
     };
     let held = calc::occupancy(&ctx.machine.limits, block);
     w.ctas_per_worker = held.map_or(1, |o| o.ctas.max(1));
-    let mut known = None;
+    let (mut known, mut rounds_s) = (None, 0.0);
     if let Some(warps) = counts.and_then(|count| count(program, ctx.machine, &w, &lookup)) {
         touched(ctx, &mut w, &warps);
         w.ctas_per_worker = warps.resident;
@@ -114,8 +115,20 @@ fn predict_by(ctx: Ctx, program: &TileProgram, counts: Option<CountWarps>) -> Op
         own.units.clear();
         own.levels.remove("shared");
         known = Some(own);
+    } else if let Some(costs) = &table.products
+        && let Some(tiled) = products::tiled(&space, schedule, g)
+    {
+        let mut own = eff.clone();
+        let share = costs.share(&tiled);
+        own.units.values_mut().for_each(|u| *u *= share);
+        known = Some(own);
+        let slots = w.ctas_per_worker.saturating_mul(ctx.workers as u64);
+        rounds_s = w.tasks.div_ceil(slots.max(1)) as f64 * costs.round_s;
     }
-    let cost = predict(ctx.machine, known.as_ref().unwrap_or(eff), &w, ctx.workers);
+    let mut cost = predict(ctx.machine, known.as_ref().unwrap_or(eff), &w, ctx.workers);
+    cost.latency_s += rounds_s;
+    cost.time_s += rounds_s;
+    cost.interval.1 += rounds_s;
     Some((w, cost))
 }
 

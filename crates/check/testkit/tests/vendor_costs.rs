@@ -1,0 +1,143 @@
+//! A library's product costs as much in a plan of the vendor's kernels as in `shopfloor predict`, which is compared
+//! with measurements.
+use graph::{ConvSpec, GraphBuilder, Op};
+use kernel::Family;
+use layout::{DType, Dim, DimBox};
+use plan::StepWork;
+use predict::{Constants, Measurements, Options, pairs};
+use shopfloor::{Model, ModelOptions, machines};
+use shopfloor_tools::planview;
+use shopfloor_tools::targets::{Kernels, Planning};
+use std::sync::Arc;
+use tensor::{Tensor, WeightStore};
+use testkit::handwritten::{node, product};
+
+/// A call: its row in a file of measurements, and its operands' shapes; strides of windows, if it has some.
+struct Call {
+    row: String,
+    of: [Vec<i64>; 2],
+    window: Option<i64>,
+}
+
+fn gemm(m: i64, n: i64, k: i64) -> Call {
+    Call {
+        row: format!("gemm,m={m};n={n};k={k};ta=0;tb=0"),
+        of: [vec![m, k], vec![k, n]],
+        window: None,
+    }
+}
+
+fn conv([n, c, size]: [i64; 3], filters: i64, window: i64, stride: i64) -> Call {
+    let pad = window / 2;
+    Call {
+        row: format!(
+            "conv_fwd,n={n};c={c};h={size};w={size};k={filters};r={window};s={window};stride={stride};pad={pad}"
+        ),
+        of: [vec![n, c, size, size], vec![filters, c, window, window]],
+        window: Some(stride),
+    }
+}
+
+fn model(call: &Call, d: DType) -> Model {
+    let mut weights = WeightStore::new();
+    let shape: Vec<usize> = call.of[1].iter().map(|&n| n as usize).collect();
+    let w = Tensor::zeros(d, &shape).expect("memory");
+    let w = weights.add_tensor("w", w).expect("a weight");
+    let mut b = GraphBuilder::new("call", Arc::new(weights));
+    let dims = call.of[0].iter().map(|&n| Dim::Known(n)).collect();
+    let x = b.input("x", d, dims);
+    let w = b.weight(w).expect("a weight");
+    let op = match call.window {
+        None => product(&[0, 1], &[1, 2], &[0, 2]),
+        Some(stride) => {
+            let window = call.of[1][2];
+            let pad = vec![Dim::Known(window / 2); 2];
+            Op::Conv(ConvSpec {
+                strides: vec![stride; 2],
+                dilations: vec![1; 2],
+                before: pad.clone(),
+                after: pad,
+                groups: 1,
+                kernel: vec![window; 2],
+                transposed: false,
+                outside: 0,
+            })
+        }
+    };
+    let y = node(&mut b, op, &[x, w], "y");
+    Model::from_graph("call", &b.finish(&[y]), &ModelOptions::default()).expect("a model")
+}
+
+/// Seconds of the products of a plan of the vendor's kernels.
+fn planned(machine: &shopfloor::Machine, model: &Model) -> f64 {
+    let planning = Planning {
+        kernels: Kernels::Vendor,
+        ..Planning::default()
+    };
+    let plan = planview::plan_for(model, machine, &planning, &DimBox::new()).expect("a plan");
+    let steps = plan.blocks().flat_map(|b| &b.steps);
+    let products = steps.filter(|s| match &s.work {
+        StepWork::Kernel { kernel, .. } => {
+            matches!(kernel.family, Family::Contract | Family::Conv)
+        }
+        StepWork::Host { .. } => false,
+    });
+    products
+        .map(|s| s.predicted.time_s - s.predicted.launch_s)
+        .sum()
+}
+
+/// How many times as much one may say as the other: a plan may take any schedule that the target allows, `predict` has
+/// the few that libraries were seen to launch, takes two thirds of an L2 to hold what was used before, a plan all of it,
+/// and takes windows of one element for others, which a plan multiplies as any matrix.
+const WITHIN: f64 = 1.6;
+
+#[test]
+fn a_plan_and_predict_price_a_librarys_product_alike() {
+    let calls = [
+        gemm(4096, 4096, 4096),
+        gemm(512, 3072, 768),
+        gemm(2048, 1024, 512),
+        conv([64, 64, 56], 64, 3, 1),
+        conv([32, 256, 28], 512, 1, 1),
+        conv([32, 128, 28], 128, 3, 2),
+    ];
+    let types = [(DType::F16, "fp16"), (DType::F32, "fp32")];
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut wrong = String::new();
+    for (machine, gpu) in [
+        ("a100", "A100-SXM4-80GB"),
+        ("h100", "H100-SXM5-80GB"),
+        ("v100", "V100-SXM2-16GB"),
+    ] {
+        let mut rows = String::from("source,gpu,op,params,dtype,measured_us,note\n");
+        for (_, name) in types {
+            for c in &calls {
+                rows += &format!("none,{gpu},{},{name},1,\n", c.row);
+            }
+        }
+        let file = folder.path().join(format!("{machine}.csv"));
+        std::fs::write(&file, rows).expect("a file");
+        let measured = Measurements::open(&file).expect("rows");
+        let priced = pairs(&measured, &Options::default(), Constants::published()).expect("pairs");
+        let machine = machines::find(machine).expect("a machine");
+        let all = types.iter().flat_map(|t| calls.iter().map(move |c| (t, c)));
+        for ((t, call), pair) in all.zip(priced) {
+            let there = pair.predicted.expect("a prediction");
+            let own = planned(&machine, &model(call, t.0));
+            let ratio = own / there;
+            let line = format!(
+                "{gpu} {} {}: {:.1} us in a plan, {:.1} predicted, {ratio:.2}",
+                t.1,
+                call.row,
+                own * 1e6,
+                there * 1e6
+            );
+            println!("{line}");
+            if !(1.0 / WITHIN..=WITHIN).contains(&ratio) {
+                wrong += &format!("{line}\n");
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
