@@ -148,6 +148,9 @@ fn two_devices() {
 /// A request that is called off when the GPU was handed something ends, and the next one is right.
 #[test]
 fn requests_are_called_off_between_submissions() {
+    if !testing::turn("requests_are_called_off_between_submissions", 5) {
+        return;
+    }
     type Told = Arc<Mutex<Option<(runtime::Cancel, usize)>>>;
     let (told, count): (Told, Arc<AtomicUsize>) = Default::default();
     let (asked, counted) = (told.clone(), count.clone());

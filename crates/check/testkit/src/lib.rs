@@ -18,3 +18,11 @@ pub mod scale;
 pub mod tiles;
 pub mod tools;
 pub mod zoo;
+
+/// For the tests of this crate; no part of its API.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::mutate::proto::{fields, message};
+    pub use crate::mutate::text::tokens;
+    pub use crate::mutate::zip::crc;
+}

@@ -107,6 +107,9 @@ fn graphs_give_the_bits_of_launches_for_sizes_that_come_again() {
         );
     }
     assert_eq!(steps.calls("cuGraphLaunch"), 0);
+    let launched = |b: &Bench| b.session.runtime().view().launched;
+    assert_eq!(launched(&steps), [Launch::Steps].into());
+    assert_eq!(launched(&graph), [Launch::Graph].into());
     // The first request of each size goes launch by launch, the second makes the graph.
     assert_eq!(graph.calls("cuGraphLaunch"), 3);
     for rows in [24, 1] {

@@ -94,6 +94,9 @@ impl Count {
 
 #[test]
 fn host_steps_are_few_and_known() {
+    if !testing::turn("host_steps_are_few_and_known", 3) {
+        return;
+    }
     let dir = tempfile::tempdir().expect("folder");
     let (mut steps, mut all) = (0, BTreeMap::<String, usize>::new());
     for name in zoo::names() {

@@ -322,7 +322,7 @@ fn structure(case: &Case, p: &TileProgram, text: &Ptx) {
 
 #[test]
 fn ptxas_assembles_without_spills() {
-    if !testing::turn("ptxas_assembles_without_spills", 3) {
+    if !testing::turn("ptxas_assembles_without_spills", 5) {
         return;
     }
     let (tool, disassembler) = (tool("ptxas"), tool("nvdisasm"));
@@ -441,6 +441,9 @@ fn machine_code(case: &Case, tool: &Path, cubin: &Path) {
 
 #[test]
 fn the_emulator_runs_the_text() {
+    if !testing::turn("the_emulator_runs_the_text", 3) {
+        return;
+    }
     for case in cases() {
         let want = run_graph(&case.graph, &case.inputs).unwrap();
         for (name, arch) in MACHINES {
@@ -482,6 +485,9 @@ fn the_emulator_runs_the_text() {
 /// through shared memory.
 #[test]
 fn f32_copies_ahead_and_the_emulator_runs_the_text() {
+    if !testing::turn("f32_copies_ahead_and_the_emulator_runs_the_text", 3) {
+        return;
+    }
     for case in [gemm(DType::F32), conv(DType::F32), attention(DType::F32)] {
         let want = run_graph(&case.graph, &case.inputs).unwrap();
         for (name, arch) in MACHINES {
@@ -527,6 +533,9 @@ fn operands(case: &Case, program: &TileProgram, out: &Tensor) -> Vec<Tensor> {
 
 #[test]
 fn reference_evaluates_the_tile_programs() {
+    if !testing::turn("reference_evaluates_the_tile_programs", 3) {
+        return;
+    }
     for case in cases() {
         let want = run_graph(&case.graph, &case.inputs).unwrap();
         for (name, arch) in MACHINES {

@@ -321,7 +321,7 @@ fn shared(resident: bool, list: &[u32]) -> Bench {
 
 #[test]
 fn steps_of_the_host_come_between_stretches_of_the_kernels() {
-    if !testing::turn("steps_of_the_host_come_between_stretches_of_the_kernels", 3) {
+    if !testing::turn("steps_of_the_host_come_between_stretches_of_the_kernels", 5) {
         return;
     }
     for (list, picks) in [

@@ -24,3 +24,10 @@ pub use mapped::map_path;
 pub use ops::covered as covered_operators;
 pub use ops::covered_versions;
 pub use tensor::Bytes;
+
+/// For the tests of this crate; no part of its API.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::import::sparse::positions;
+    pub use crate::proto::annotate::{annotate, modules};
+}

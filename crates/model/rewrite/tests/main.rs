@@ -3,5 +3,6 @@ mod golden;
 mod moves;
 mod pads;
 mod resample;
+mod run;
 mod same_results;
 mod stages;

@@ -57,6 +57,8 @@ pub struct Printer {
     pub prints: Option<Prints>,
     /// What the warps of that code do, where its instructions are known.
     pub counts: Option<CountWarps>,
+    /// Counting prints the code first: a program that was counted has code.
+    pub counts_code: bool,
 }
 
 impl PartialEq for Printer {

@@ -51,3 +51,10 @@ pub use subprogram::{Cuts, Subprogram};
 pub use timeline::{Activity, DeviceSpan, Mark, Span, Timeline};
 pub use verify::{MAX_PAIRS, MAX_STEPS, MAX_SYMBOLS, Race, race, tile_map};
 pub use why::{Alternative, Decisions, Why};
+
+/// For the tests of this crate; no part of its API.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::step_set::shared_nodes;
+    pub use crate::verify::Equal;
+}

@@ -3,5 +3,13 @@ extern crate kernel;
 
 mod broken;
 mod common;
+mod division;
 mod elapsed;
+mod equal;
 mod good;
+mod made_once;
+mod pause;
+mod precision;
+mod step_set;
+mod subprogram;
+mod timeline;

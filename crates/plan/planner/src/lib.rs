@@ -22,3 +22,20 @@ pub use bind::{
 pub use error::PlannerError;
 pub use plan::Precision;
 pub use program::{ProgramOptions, program};
+
+/// What the tests of this crate reach of its parts; it is no part of the API.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::bind::cut::{CutValue, NEVER, Problem};
+    pub use crate::bind::memory::{Life, assign, in_time, placed};
+    pub use crate::bind::parallel::map;
+    pub use crate::bind::prior::alike;
+    pub use crate::bind::recency::Recency;
+    pub use crate::bind::schedule::rank::{COUNTED, others_too};
+    pub use crate::bind::schedule::renumber::{numbered_as, with_lanes_last};
+    pub use crate::bind::waits::{Bytes, DisjointWrites, Touch, lives, waits};
+    pub use crate::fuse::order::Order as GroupOrder;
+    pub use crate::merge::{join, joinings};
+    pub use crate::relayout::{Order, Region, regions, relaid, without_copies};
+    pub use crate::split::{apart, partings};
+}

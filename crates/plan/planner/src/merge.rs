@@ -25,15 +25,15 @@ const FAMILIES: [Family; 6] = [
 
 /// The items at two places of a segment as one, which stands at the second's.
 #[derive(Clone, Debug)]
-pub(crate) struct ItemMerge {
+pub struct ItemMerge {
     /// Segment and places of the two.
-    pub at: (usize, usize, usize),
+    pub(crate) at: (usize, usize, usize),
     /// The two as one.
-    pub item: Item,
+    pub(crate) item: Item,
 }
 
 /// The pairs of `program`'s items that can be one.
-pub(crate) fn joinings(program: &Program) -> Vec<ItemMerge> {
+pub fn joinings(program: &Program) -> Vec<ItemMerge> {
     let mut readers = vec![0u32; program.values.len()];
     let mut writers = vec![0u32; program.values.len()];
     let count = |list: &mut Vec<u32>, v: ValueIx| {
@@ -86,7 +86,7 @@ pub(crate) fn joinings(program: &Program) -> Vec<ItemMerge> {
 }
 
 /// `program` with these pairs as one each; no item is part of two.
-pub(crate) fn join(program: &Program, how: &[&ItemMerge]) -> Program {
+pub fn join(program: &Program, how: &[&ItemMerge]) -> Program {
     let mut out = program.clone();
     for (s, segment) in out.segments.iter_mut().enumerate() {
         let Segment::Straight(items) = segment else {

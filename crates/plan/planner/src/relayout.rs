@@ -20,7 +20,7 @@ const CUTS: usize = 16;
 /// An order in memory, said by dimensions and not by how a value lies: a dimension of one position, as a
 /// batch often is, is in nobody's way then, and of values that lie differently all come to lie alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub enum Order {
     /// The last dimension innermost.
     RowMajor,
     /// The second dimension innermost, the others in their order: of pictures, channels-last.
@@ -46,7 +46,7 @@ enum Which {
 
 impl Order {
     /// All that are worth a look where a vector has so many `lanes`.
-    pub(crate) fn all(lanes: i64) -> [Order; 6] {
+    pub fn all(lanes: i64) -> [Order; 6] {
         [
             Order::RowMajor,
             Order::SecondInner,
@@ -111,11 +111,12 @@ impl Order {
 
 /// Values that change together, and the items that touch them.
 #[derive(Clone, Debug)]
-pub(crate) struct Region {
+pub struct Region {
+    /// The values.
     pub values: Vec<ValueIx>,
-    pub segment: usize,
+    pub(crate) segment: usize,
     /// Places of the items in their segment.
-    pub items: Vec<usize>,
+    pub(crate) items: Vec<usize>,
 }
 
 /// A dimension of a value, or a part of one that is cut into blocks.
@@ -128,7 +129,7 @@ struct Part {
 }
 
 /// The regions of `program`: values that only kernels of one segment touch.
-pub(crate) fn regions(program: &Program) -> Vec<Region> {
+pub fn regions(program: &Program) -> Vec<Region> {
     let mut home: BTreeMap<ValueIx, usize> = BTreeMap::new();
     let mut fixed: BTreeSet<ValueIx> = program.outputs.iter().map(|o| o.1).collect();
     fixed.extend(&program.passed);
@@ -287,7 +288,7 @@ fn said(rank: usize, how: Order) -> String {
 
 /// What a region's other order changes in a program.
 #[derive(Clone, Debug)]
-pub(crate) struct Relayout {
+pub struct Relayout {
     layouts: Vec<(ValueIx, Layout)>,
     segment: usize,
     kernels: Vec<(usize, Arc<Kernel>)>,
@@ -314,7 +315,7 @@ impl Relayout {
 
 /// How the values of `region` come to lie in the order `how`; `None` where one of the kernels has an address
 /// that cannot follow, or nothing would change.
-pub(crate) fn relaid(program: &Program, region: &Region, how: Order) -> Option<Relayout> {
+pub fn relaid(program: &Program, region: &Region, how: Order) -> Option<Relayout> {
     let mut layouts = vec![];
     let mut parts: BTreeMap<ValueIx, Vec<Part>> = BTreeMap::new();
     for &v in &region.values {
@@ -360,7 +361,7 @@ pub(crate) fn relaid(program: &Program, region: &Region, how: Order) -> Option<R
 /// `items` without those that copy a value of `program` to one of `free` as it lies: who reads the copy
 /// reads the value. What a region's other order makes of a step that turned something is such a copy.
 /// `free` are values that these items alone touch. With the names of what is gone.
-pub(crate) fn without_copies(
+pub fn without_copies(
     program: &Program,
     items: &[Item],
     free: &BTreeSet<ValueIx>,

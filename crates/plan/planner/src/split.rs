@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// An item in two.
 #[derive(Clone, Debug)]
-pub(crate) struct ItemSplit {
+pub struct ItemSplit {
     first: (Kernel, Vec<Arg>),
     rest: (Kernel, Vec<Arg>),
     /// What goes from the first to the rest.
@@ -33,7 +33,7 @@ enum Arg {
 }
 
 /// The ways to cut `kernel`; none for kernels whose statements depend on each other position by position.
-pub(crate) fn partings(kernel: &Kernel) -> Vec<ItemSplit> {
+pub fn partings(kernel: &Kernel) -> Vec<ItemSplit> {
     let families = [
         Family::Contract,
         Family::Conv,
@@ -327,7 +327,7 @@ fn drop_axes(k: &mut Kernel) {
 
 impl ItemSplit {
     /// `item`, whose kernel this is a parting of, in two, with `value` between them.
-    pub fn items(&self, item: &Item, value: ValueIx) -> Option<[Item; 2]> {
+    pub(crate) fn items(&self, item: &Item, value: ValueIx) -> Option<[Item; 2]> {
         let ItemWork::Kernel { args: whole, .. } = &item.work else {
             return None;
         };
@@ -360,7 +360,7 @@ impl ItemSplit {
     }
 
     /// What lies between the parts of `item`.
-    pub fn value(&self, item: &Item) -> ProgramValue {
+    pub(crate) fn value(&self, item: &Item) -> ProgramValue {
         ProgramValue {
             name: format!("{}.{}", item.name, self.tile.name),
             dtype: self.tile.dtype,
@@ -384,7 +384,7 @@ fn part_name(item: &str, which: u32) -> String {
 
 /// `program` with some items of its segments in two: (segment, item, how). Values, inputs and outputs keep
 /// their numbers.
-pub(crate) fn apart(program: &Program, how: &[(usize, usize, &ItemSplit)]) -> Program {
+pub fn apart(program: &Program, how: &[(usize, usize, &ItemSplit)]) -> Program {
     let mut out = program.clone();
     for (s, segment) in out.segments.iter_mut().enumerate() {
         let Segment::Straight(items) = segment else {

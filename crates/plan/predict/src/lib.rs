@@ -33,3 +33,10 @@ pub use measurements::{Measurements, Row};
 pub use report::{Group, Options, Pair, Report, compare, pairs};
 pub use stats::Errors;
 pub use vendor::vendor;
+
+/// For the tests of this crate; no part of its API.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::gpus::TAKEN_FOR;
+    pub use crate::stats::median;
+}

@@ -1,3 +1,6 @@
 //! The tests of this crate, in one program.
 mod accuracy;
+mod constants;
 mod files;
+mod gpus;
+mod stats;

@@ -6,9 +6,10 @@ use crate::background::BackgroundThread;
 use crate::record::SessionRecord;
 use crate::stats::SessionStats;
 use device::{Device, PackedStore, Worked};
-use plan::{Mark, Planner, Program, Span, Timeline};
+use machine::Way;
+use plan::{Mark, Planner, Precision, Program, Span, Timeline};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -93,6 +94,12 @@ pub struct SessionView {
     pub predicted_s: f64,
     /// Nanoseconds by family of step of what workers did for it last, the largest first.
     pub families: Vec<(String, u64)>,
+    /// How exactly f32 is multiplied, as was asked for.
+    #[serde(default)]
+    pub precision: Precision,
+    /// The ways by which steps reach an NVIDIA GPU; none on other devices.
+    #[serde(default)]
+    pub launched: BTreeSet<Way>,
 }
 
 impl Engine {
@@ -308,6 +315,8 @@ impl Engine {
             stats: b.stats.read(),
             predicted_s: b.cost_s(),
             families: b.families(history),
+            precision: b.precision,
+            launched: b.launched(),
         }
     }
 

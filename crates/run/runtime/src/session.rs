@@ -81,7 +81,7 @@ impl Session {
         policy.workers = options.workers.unwrap_or(engine.workers());
         policy.spread = options.workers.is_none();
         let record = engine.admission.open(|id| {
-            let b = SessionRecord::new(id, program.name.clone(), program.weights.clone(), policy);
+            let b = SessionRecord::new(id, &program, policy);
             // What runs on a GPU is not made of the host's workers.
             let gpu = engine.device().target().gpu.is_some();
             b.chosen

@@ -48,3 +48,9 @@ pub use modules::{Module, Modules};
 pub use nvidia::Nvidia;
 pub use options::{CudaOptions, Moved};
 pub use pool::{Block, Pool, PoolUse};
+
+/// For the tests of this crate; no part of its API.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::sys::{SYMBOLS, open};
+}

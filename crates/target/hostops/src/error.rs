@@ -24,10 +24,10 @@ pub enum HostError {
 
 /// A reason without the operator's name, which the entry point adds.
 #[derive(Clone, Debug)]
-pub(crate) struct Why(pub String);
+pub struct Why(pub String);
 
 /// Result inside an operator.
-pub(crate) type R<T> = Result<T, Why>;
+pub type R<T> = Result<T, Why>;
 
 impl From<TensorError> for Why {
     fn from(e: TensorError) -> Why {

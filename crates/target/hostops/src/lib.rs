@@ -48,3 +48,10 @@ pub fn run(
 pub fn host_names() -> Vec<&'static str> {
     ops::TABLE.iter().map(|(n, _)| *n).collect()
 }
+
+/// For the tests of this crate; no part of its API.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::ops::regex::Pattern;
+    pub use crate::small_float::{named, power};
+}

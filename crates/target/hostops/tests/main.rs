@@ -2,9 +2,8 @@
 mod core;
 mod host_values;
 mod prepared;
+#[cfg(feature = "patterns")]
+mod regex;
+mod small_float;
 mod standard;
 mod table;
-// The unit tests of a module that nothing outside the crate sees.
-#[allow(dead_code, reason = "the tests use a part")]
-#[path = "../src/small_float.rs"]
-mod small_float;

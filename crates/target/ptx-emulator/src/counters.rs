@@ -246,38 +246,3 @@ fn pass(lanes: &[(u32, u32)], bytes: u32) -> u64 {
     }
     u64::from(most)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn strides_conflict_as_known() {
-        let stride = |s: u32, bytes: u32| {
-            let l: Vec<(u32, u32)> = (0..32).map(|k| (k, k * s)).collect();
-            wavefronts(&l, bytes)
-        };
-        assert_eq!(stride(4, 4), (1, 1));
-        assert_eq!(stride(8, 4), (2, 1));
-        assert_eq!(stride(128, 4), (32, 1));
-        assert_eq!(stride(132, 4), (1, 1));
-        assert_eq!(stride(0, 4), (1, 1));
-        assert_eq!(stride(8, 8), (2, 2));
-        assert_eq!(stride(16, 16), (4, 4));
-        assert_eq!(stride(128, 16), (32, 4));
-    }
-
-    #[test]
-    fn sectors_as_known() {
-        let at = |s: u64| (0..32).map(|k| 0x1000 + k * s).collect::<Vec<u64>>();
-        assert_eq!(sectors(&at(4), 4), (4, 1));
-        assert_eq!(sectors(&at(8), 4), (8, 2));
-        assert_eq!(sectors(&at(128), 4), (32, 32));
-        assert_eq!(sectors(&at(16), 16), (16, 4));
-        assert_eq!(sectors(&at(0), 4), (1, 1));
-        let off: Vec<u64> = at(4).iter().map(|a| a + 4).collect();
-        assert_eq!(sectors(&off, 4), (5, 2));
-        // Wild addresses are counted before they are refused.
-        assert_eq!(sectors(&[u64::MAX], 16), (1, 1));
-    }
-}

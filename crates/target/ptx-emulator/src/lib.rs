@@ -72,3 +72,11 @@ pub use text::counters_table;
 pub use timing::{
     Interval, Level, LineStalls, MatrixRates, Reason, Stalls, Timing, WarpStalls, stalls_table,
 };
+
+/// For the tests of this crate; no part of its API.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::exec::round::to_bf16;
+    pub use crate::program::Rnd;
+    pub use crate::timing::cache::Cache;
+}

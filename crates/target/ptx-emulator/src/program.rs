@@ -95,7 +95,7 @@ pub(crate) enum Prmt {
 
 /// Roundings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Rnd {
+pub enum Rnd {
     /// To nearest, ties to even.
     #[default]
     Near,

@@ -21,3 +21,9 @@ pub use media::{Sound, png_from_bytes, read_png, read_wav, wav_from_bytes};
 pub use npy::{npy_from_bytes, npy_to_bytes, read_npy, write_npy};
 pub use npz::{npz_from_bytes, npz_to_bytes, read_npz, read_npz_of, write_npz};
 pub use proto::{pb_from_bytes, pb_to_bytes, read_pb, write_pb};
+
+/// For the tests of this crate; no part of its API.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::npz::zip::write as write_zip;
+}

@@ -1,6 +1,6 @@
 //! The npz format: a zip archive of npy members, stored or deflated.
 
-mod zip;
+pub(crate) mod zip;
 
 use crate::{DataError, file, npy};
 use std::collections::BTreeSet;

@@ -2,3 +2,4 @@
 mod arrays;
 mod media;
 mod proto;
+mod zip;

@@ -61,3 +61,12 @@ pub use table::{Align, Style, Table};
 pub use timeline_text::timeline_text;
 pub use trace::chrome_trace;
 pub use ways::{PersistentReport, ROUND_TRIP_AIM_US, WaysReport};
+
+/// For the tests of this crate; no part of its API.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::page::build::{module_in, timeline as page_timeline};
+    pub use crate::page::html::page;
+    pub use crate::timeline_text::letters;
+    pub use crate::whys::grouped;
+}

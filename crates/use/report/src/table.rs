@@ -157,33 +157,3 @@ impl Table {
         (0..height).map(line).collect()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_align_and_text_goes_on_in_a_second_line() {
-        let mut t = Table::new(&[
-            ("step", Align::Right),
-            ("name", Align::Wrap),
-            ("time", Align::Right),
-        ]);
-        t.row(vec![
-            "0".into(),
-            "/encoder/layer.11/attention/MatMul".into(),
-            "1.20 us".into(),
-        ]);
-        t.row(vec!["10".into(), "x".into(), "12 ms".into()]);
-        let text = t.render(Style {
-            width: 30,
-            color: false,
-        });
-        assert_eq!(text.lines().next(), Some("step  name                time"));
-        assert_eq!(text.lines().nth(1), Some("   0  /encoder/        1.20 us"));
-        assert_eq!(text.lines().nth(2), Some("      layer.11/"));
-        assert_eq!(text.lines().nth(3), Some("      attention/"));
-        assert_eq!(text.lines().nth(4), Some("      MatMul"));
-        assert!(text.lines().all(|l| l.chars().count() <= 30), "{text}");
-    }
-}

@@ -1,7 +1,7 @@
 //! The first command line that predicts measures this CPU for a moment: until then its rates are those of its kind.
 
 use crate::args::EngineArgs;
-use crate::output::{bar, note};
+use crate::output::{Done, bar, note};
 use shopfloor::machines::{self, Extent};
 use shopfloor_tools::calibrate;
 use std::time::Instant;
@@ -17,8 +17,17 @@ fn automatic(ci: Option<&str>) -> bool {
     ci.is_some_and(|v| !matches!(v, "" | "0" | "false"))
 }
 
-/// Measures this CPU where nobody has and the command predicts for it, keeps what was found, and says so.
-pub fn measure(engine: &EngineArgs) {
+/// Finds the machine that the command names, before a model is read; then measures this CPU where nobody has and the
+/// command predicts for it, keeps what was found, and says so.
+pub fn measure(engine: &EngineArgs) -> Done {
+    if let Some(m) = &engine.machine {
+        machines::find(m)?;
+    }
+    measure_own(engine);
+    Ok(())
+}
+
+fn measure_own(engine: &EngineArgs) {
     let ci = std::env::var("CI").ok();
     let own = of_this_cpu(engine.on.as_deref(), engine.machine.as_deref());
     if !own || automatic(ci.as_deref()) || machines::file().is_none() {

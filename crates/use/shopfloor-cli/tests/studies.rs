@@ -107,6 +107,39 @@ fn comparisons_that_cannot_be() {
     }
 }
 
+/// What is asked of a machine that nobody knows is refused before the model is looked for.
+#[test]
+fn machines_are_found_before_models() {
+    for command in [
+        "run",
+        "bench",
+        "profile",
+        "plan",
+        "walk",
+        "roofline",
+        "advise",
+        "emit",
+        "annotate",
+        "supervise",
+        "what-if",
+    ] {
+        let mut args = vec![command, "there_is_none.onnx", "--machine", "nosuch"];
+        match command {
+            "annotate" => args.extend(["--out", "none.onnx"]),
+            "emit" => args.extend(["--step", "0"]),
+            "what-if" => args.extend(["--set", "l2=2x"]),
+            _ => {}
+        }
+        let o = common::shopfloor(&args);
+        let e = String::from_utf8_lossy(&o.stderr).into_owned();
+        assert!(!o.status.success(), "{args:?}");
+        assert!(
+            e.contains("nosuch") && !e.contains("onnx:"),
+            "{args:?}: {e}"
+        );
+    }
+}
+
 #[test]
 fn what_a_change_buys() {
     if !testing::turn("what_a_change_buys", 5) {

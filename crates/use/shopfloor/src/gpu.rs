@@ -132,8 +132,8 @@ fn failed(device: &str, why: impl std::fmt::Display) -> Error {
 }
 
 /// The emulated GPU that `text` names (`a100`, perhaps with `,memory=64MiB`, `,sms=4` or `,checks`),
-/// planned for as the catalog describes the real one, with so many SMs where that is said. Bounds and alignment are checked in any case,
-/// with `checks` also races and what was never written, which takes twice as long.
+/// planned for as the catalog describes the real one, with so many SMs where that is said. Bounds and alignment are
+/// checked in any case, with `checks` also races and what was never written, which takes twice as long.
 #[cfg(feature = "cuda")]
 fn emulated(
     text: &str,

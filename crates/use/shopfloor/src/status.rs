@@ -1,5 +1,6 @@
 //! An engine looked at from outside: what its sessions are at, for `shopfloor top` and for Prometheus.
 use crate::{Engine, Memory};
+use plan::Precision;
 pub use report::Style;
 use report::{Align, Table, units};
 pub use runtime::SessionView;
@@ -21,6 +22,19 @@ fn cut(text: &str, width: usize) -> String {
             let kept: String = text.chars().take(width.saturating_sub(1)).collect();
             kept + "\u{2026}"
         }
+    }
+}
+
+/// A session's model; how its steps reach an NVIDIA GPU and how exactly f32 is multiplied, where that is not how it is
+/// on a CPU.
+fn named(s: &SessionView) -> String {
+    let mut how: Vec<String> = s.launched.iter().map(ToString::to_string).collect();
+    if !how.is_empty() || s.precision != Precision::default() {
+        how.push(s.precision.to_string());
+    }
+    match how.is_empty() {
+        true => s.name.clone(),
+        false => format!("{} ({})", s.name, how.join(", ")),
     }
 }
 
@@ -173,7 +187,7 @@ impl Status {
                 |f: &(String, u64)| format!("{} {:.0}%", f.0, 100.0 * f.1 as f64 / all as f64);
             let families: Vec<String> = s.families.iter().take(3).map(share).collect();
             t.row(vec![
-                s.name.clone(),
+                named(s),
                 s.policy.priority.to_string(),
                 format!("{:.1}", done as f64 / since),
                 at(0.5),

@@ -168,7 +168,14 @@ fn sessions_of_one_file_share_weights_and_every_caller_has_its_own_answer() {
                 .map(|f| (f.into(), 10))
                 .into();
         }
-        assert!(seen.render(None, Default::default()).contains("digits_cnn"));
+        let text = seen.render(None, Default::default());
+        assert!(
+            text.contains("digits_cnn") && !text.contains("(exact"),
+            "{text}"
+        );
+        seen.sessions[0].launched = [shopfloor::Launch::Graph].into();
+        let text = seen.render(None, Default::default());
+        assert!(text.contains("(graph, f32)"), "{text}");
         let text = status::metrics_at(&socket).unwrap();
         assert!(text.contains("shopfloor_requests_total{session=\"0\",model=\"digits_cnn\"} "));
         assert!(status::StatusServer::start(e.clone(), &socket).is_err());

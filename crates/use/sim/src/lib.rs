@@ -28,3 +28,9 @@ pub use scenario::{
 };
 pub use verdict::{Check, Verdict, judge};
 pub use world::simulate;
+
+/// For the tests of this crate; no part of its API.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::arrivals::Arrivals;
+}

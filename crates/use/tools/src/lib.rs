@@ -62,3 +62,11 @@ pub use predict;
 pub use report;
 pub use sim;
 pub use supervisor;
+
+/// For the tests of this crate; no part of its API.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::bodies::bodies;
+    pub use crate::step_costs::{Sample, fit, models};
+    pub use crate::walk::lanes::{touched, way};
+}

@@ -220,6 +220,9 @@ fn what_is_too_large_to_time_is_told_by_littles_law() {
 
 #[test]
 fn captions_name_figures_that_are_there() {
+    if !testing::turn("captions_name_figures_that_are_there", 3) {
+        return;
+    }
     let mut walks = vec![tour(&on("a100")).unwrap()];
     for name in ["cpu", "h100", "wgpu", "zen4"] {
         if let Ok(w) = walk(model("two_layers"), &rows(32), &on(name)) {

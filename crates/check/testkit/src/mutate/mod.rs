@@ -4,9 +4,9 @@
 //! checks first (lengths, brackets, check sums), so that the damage reaches what lies behind.
 use crate::random::Rng;
 
-mod proto;
-mod text;
-mod zip;
+pub(crate) mod proto;
+pub(crate) mod text;
+pub(crate) mod zip;
 
 pub use proto::damaged_proto;
 pub use text::damaged_text;

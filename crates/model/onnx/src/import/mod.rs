@@ -19,7 +19,7 @@ mod names;
 mod narrow;
 mod node;
 mod num;
-mod sparse;
+pub(crate) mod sparse;
 mod stated;
 mod types;
 

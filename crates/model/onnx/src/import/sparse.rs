@@ -10,7 +10,7 @@ use tensor::{Bytes, Tensor};
 const MAX_DENSE: usize = 1 << 30;
 
 /// The positions of `count` values in a tensor of `shape`, row-major.
-fn positions(
+pub fn positions(
     indices: &[i64],
     dims: &[i64],
     count: usize,
@@ -85,28 +85,5 @@ impl<'m> Ctx<'m> {
             }
         };
         Ok(self.frames[frame].b.weight(id)?)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::positions;
-
-    #[test]
-    fn indices_count_elements_or_name_coordinates() {
-        assert_eq!(positions(&[1, 7], &[2], 2, &[2, 4]), Ok(vec![1, 7]));
-        assert_eq!(
-            positions(&[0, 1, 1, 3], &[2, 2], 2, &[2, 4]),
-            Ok(vec![1, 7])
-        );
-        assert_eq!(positions(&[], &[0], 0, &[0]), Ok(vec![]));
-        assert!(positions(&[8], &[1], 1, &[2, 4]).is_err());
-        assert!(positions(&[-1], &[1], 1, &[2, 4]).is_err());
-        assert!(positions(&[0, 4], &[1, 2], 1, &[2, 4]).is_err());
-        assert!(positions(&[0, 1], &[2], 1, &[2, 4]).is_err());
-        assert!(positions(&[0], &[1, 1], 1, &[2, 4]).is_err());
-        assert!(positions(&[0], &[1, 0], 1, &[]).is_err());
-        let huge = [usize::MAX, usize::MAX, 0];
-        assert!(positions(&[i64::MAX, i64::MAX, 0], &[1, 3], 1, &huge).is_err());
     }
 }

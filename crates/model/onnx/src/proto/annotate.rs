@@ -124,7 +124,7 @@ struct Facts<'a> {
 /// The model in `bytes`, called `name` in messages, with `facts` of each node of its main graph (by the
 /// name that import gives it) and `whole` of the model. Properties whose keys begin with `own` are
 /// replaced.
-pub(crate) fn annotate(
+pub fn annotate(
     bytes: &Bytes,
     name: &str,
     own: &str,
@@ -223,7 +223,7 @@ fn imported(all: [String; 3], names: &mut BTreeSet<String>) -> String {
 
 /// Where nodes of the main graph come from in their exporter's module tree, as slash-separated paths, by
 /// the name that import gives the node; nodes whose exporter left nothing are not there.
-pub(crate) fn modules(bytes: &Bytes, name: &str) -> Result<BTreeMap<String, String>, Error> {
+pub fn modules(bytes: &Bytes, name: &str) -> Result<BTreeMap<String, String>, Error> {
     let (mut out, mut names) = (BTreeMap::new(), BTreeSet::new());
     let mut c = Cursor::new(bytes, name, "ModelProto");
     while let Some(f) = c.next_field()? {
@@ -287,98 +287,4 @@ fn scopes(text: &str) -> String {
 fn namespace(text: &str) -> String {
     let name = |p| str::split(p, ':').next().unwrap_or(p).trim();
     parents(text.split('/').map(name).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn module_paths_as_exporters_leave_them() {
-        let list = "['', 'layer1', 'layer1.0', 'layer1.0.conv1', 'conv2d_3']";
-        assert_eq!(scopes(list), "layer1/layer1.0/layer1.0.conv1");
-        assert_eq!(scopes("[]"), "");
-        assert_eq!(scopes("['add']"), "");
-        let classes = ": models.ResNet/layer1: nn.Sequential/layer1.0: BasicBlock/conv2d: aten.conv2d.default";
-        assert_eq!(namespace(classes), "layer1/layer1.0");
-        assert_eq!(namespace(""), "");
-    }
-
-    /// A model of two nodes of one name, the second without one, with properties of others and of ours.
-    fn model() -> Bytes {
-        let text = |number: u64, t: &str| {
-            let mut out = head(number, t.len() as u64);
-            out.extend_from_slice(t.as_bytes());
-            out
-        };
-        let prop = |k: &str, v: &str| (k.to_string(), v.to_string());
-        let mut first = [text(2, "y"), text(3, "n"), text(4, "Relu")].concat();
-        first.extend(entries(
-            9,
-            &[
-                prop("pkg.torch.onnx.name_scopes", "['', 'block', 'relu']"),
-                prop("own.old", "1"),
-            ],
-        ));
-        let second = [text(2, "n"), text(4, "Relu")].concat();
-        let mut graph = Vec::new();
-        for n in [first, second] {
-            graph.extend(head(1, n.len() as u64));
-            graph.extend(n);
-        }
-        graph.extend(text(2, "g"));
-        let mut out = vec![0x08, 10];
-        out.extend(head(7, graph.len() as u64));
-        out.extend(graph);
-        out.extend(entries(
-            14,
-            &[prop("kept", "yes"), prop("own.machine", "old")],
-        ));
-        Bytes::from(out)
-    }
-
-    #[test]
-    fn properties_are_added_and_replaced() {
-        let m = model();
-        let paths = modules(&m, "m").unwrap();
-        assert_eq!(
-            paths,
-            BTreeMap::from([("n".to_string(), "block".to_string())])
-        );
-        let facts = |n: &str| vec![("own.name".to_string(), n.to_string())];
-        let whole = [("own.machine".to_string(), "new".to_string())];
-        let once = annotate(&m, "m", "own.", &facts, &whole).unwrap();
-        assert_eq!(once.nodes(), 2);
-        let mut a = Vec::new();
-        once.write_to(&mut a).unwrap();
-        let a = Bytes::from(a);
-        let text = String::from_utf8_lossy(&a).into_owned();
-        for part in ["name_scopes", "own.name", "n#2", "kept", "new", "Relu"] {
-            assert!(text.contains(part), "{part}: {text:?}");
-        }
-        assert!(
-            !text.contains("own.old") && !text.contains("old"),
-            "{text:?}"
-        );
-        // Again, nothing changes; with nothing to say, what is ours is gone.
-        let mut b = Vec::new();
-        let again = annotate(&a, "m", "own.", &facts, &whole).unwrap();
-        again.write_to(&mut b).unwrap();
-        assert_eq!(&a[..], &b[..]);
-        let mut c = Vec::new();
-        let none = annotate(&a, "m", "own.", &|_| vec![], &[]).unwrap();
-        none.write_to(&mut c).unwrap();
-        assert_eq!(
-            c.len(),
-            m.len()
-                - entries(9, &[("own.old".into(), "1".into())]).len()
-                - entries(14, &[("own.machine".into(), "old".into())]).len()
-        );
-        // What is cut off is an error, not a panic.
-        for n in 0..m.len() {
-            let part = Bytes::from(m[..n].to_vec());
-            let _ = annotate(&part, "m", "own.", &facts, &whole);
-            let _ = modules(&part, "m");
-        }
-    }
 }

@@ -91,19 +91,3 @@ impl DataType {
         Some(TABLE[self as usize - 1].2).filter(|&bits| bits > 0)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn table_stands_in_the_order_of_codes() {
-        for (index, row) in TABLE.iter().enumerate() {
-            assert_eq!(row.0 as usize, index + 1);
-            assert_eq!(DataType::from_code(row.0.code()), Some(row.0));
-        }
-        for code in [0, -1, 29, i32::MIN, i32::MAX] {
-            assert_eq!(DataType::from_code(code), None);
-        }
-    }
-}

@@ -5,7 +5,7 @@
 //! message, field and byte offset. Memory grows in proportion to the bytes present, never with a
 //! number that the file merely states.
 
-mod annotate;
+pub(crate) mod annotate;
 mod attribute;
 mod dtype;
 mod model;

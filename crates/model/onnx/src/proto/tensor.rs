@@ -476,15 +476,3 @@ pub(super) fn parse_sparse_tensor(
         dims,
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sixes_form_one_bit_stream() {
-        // 0b111111, 0b000001, 0b100000, 0b010101 and the first of the next group.
-        let packed = pack_sixes(&[63, 1, 32, 21, 42]);
-        assert_eq!(packed, [0b0111_1111, 0b0000_0000, 0b0101_0110, 0b0010_1010]);
-    }
-}

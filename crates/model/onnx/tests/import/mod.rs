@@ -5,4 +5,5 @@ mod made;
 mod ranks;
 mod refused;
 mod shapes;
+mod sparse;
 mod zoo;

@@ -263,3 +263,10 @@ fn four_bit_tensors_round_up_to_bytes() {
             .contains("takes 2 B")
     );
 }
+
+#[test]
+fn sixes_form_one_bit_stream() {
+    // 0b111111, 0b000001, 0b100000, 0b010101 and the first of the next group.
+    let packed = bytes_of(tensor("t", 27, &[5]).packed(5, &[63, 1, 32, 21, 42])).unwrap();
+    assert_eq!(packed, [0b0111_1111, 0b0000_0000, 0b0101_0110, 0b0010_1010]);
+}

@@ -76,6 +76,7 @@ mod step;
 mod tiles;
 
 use blame::Blame;
+pub use equal::Equal;
 pub(crate) use limits::MAX_BYTES;
 use limits::{MAX_CONSTRAINTS, MAX_LIST, MAX_SYMBOL, MAX_WORKERS};
 pub use limits::{MAX_STEPS, MAX_SYMBOLS};

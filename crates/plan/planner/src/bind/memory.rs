@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// A buffer's life, in step numbers (both inclusive), and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Life {
+pub struct Life {
     /// First step that touches it.
     pub first: u32,
     /// Last step that touches it.
@@ -56,7 +56,7 @@ const PAIRS: u64 = 1 << 23;
 /// An offset for every buffer, multiples of `align`, and the arena's size: the best of a few orders
 /// in which buffers are placed, each into the tightest gap among those already placed that live at
 /// the same time (ties: the lowest offset). The result depends on nothing but the arguments.
-pub(crate) fn assign(lives: &[Life], align: u64) -> (Vec<u64>, u64) {
+pub fn assign(lives: &[Life], align: u64) -> (Vec<u64>, u64) {
     let (bound, pairs) = alive(lives, align);
     if pairs > PAIRS {
         return in_time(lives, align);
@@ -96,7 +96,7 @@ pub(crate) fn assign(lives: &[Life], align: u64) -> (Vec<u64>, u64) {
 }
 
 /// Offsets of buffers placed one after another in `order`.
-fn placed(lives: &[Life], order: &[usize], align: u64) -> (Vec<u64>, u64) {
+pub fn placed(lives: &[Life], order: &[usize], align: u64) -> (Vec<u64>, u64) {
     let mut offsets = vec![0u64; lives.len()];
     let mut placed = Placed::new(lives);
     let mut top = 0u64;
@@ -175,7 +175,7 @@ impl Placed {
 }
 
 /// Offsets of buffers placed in the order in which they begin to live.
-fn in_time(lives: &[Life], align: u64) -> (Vec<u64>, u64) {
+pub fn in_time(lives: &[Life], align: u64) -> (Vec<u64>, u64) {
     let mut offsets = vec![0u64; lives.len()];
     let mut order: Vec<usize> = (0..lives.len()).collect();
     order.sort_by_key(|&i| (lives[i].first, u64::MAX - lives[i].bytes, lives[i].last, i));
@@ -231,34 +231,4 @@ fn in_time(lives: &[Life], align: u64) -> (Vec<u64>, u64) {
         ends.push(Reverse((lives[i].last, at, at + size)));
     }
     (offsets, top)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn placing_in_time_is_the_order_of_first_steps() {
-        let seed = 0x2545_f491_4f6c_dd1d_u64;
-        let mut state = seed;
-        let mut below = |n: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % n
-        };
-        for round in 0..300 {
-            let life = |below: &mut dyn FnMut(u64) -> u64| {
-                let first = below(60) as u32;
-                let last = first + below(20) as u32;
-                let bytes = below(1000);
-                Life { first, last, bytes }
-            };
-            let lives: Vec<Life> = (0..1 + below(80)).map(|_| life(&mut below)).collect();
-            let mut order: Vec<usize> = (0..lives.len()).collect();
-            order.sort_by_key(|&i| (lives[i].first, u64::MAX - lives[i].bytes, lives[i].last, i));
-            let want = placed(&lives, &order, 64);
-            assert_eq!(in_time(&lives, 64), want, "seed {seed} round {round}");
-        }
-    }
 }

@@ -342,7 +342,7 @@ fn fixed(k: &Kernel) -> bool {
 }
 
 /// Whether two kernels differ in their own names at most: a packing takes its weight's.
-pub(crate) fn alike(a: &Kernel, b: &Kernel) -> bool {
+pub fn alike(a: &Kernel, b: &Kernel) -> bool {
     a.family == b.family
         && a.axes == b.axes
         && a.operands == b.operands

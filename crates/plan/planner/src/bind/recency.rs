@@ -31,7 +31,7 @@ fn touched(
 
 /// Values by number, in the order in which steps touch them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recency {
+pub struct Recency {
     /// Bytes touched so far.
     clock: f64,
     last: BTreeMap<u32, f64>,
@@ -78,7 +78,7 @@ impl Recency {
     }
 
     /// Of a block's items in their order.
-    pub fn of_items(program: &Program, ctx: Ctx, items: &[Item]) -> Recency {
+    pub(crate) fn of_items(program: &Program, ctx: Ctx, items: &[Item]) -> Recency {
         let mut tops = DimMap::default();
         let step = |i: &Item| match &i.work {
             ItemWork::Kernel { kernel, args } => {
@@ -95,7 +95,7 @@ impl Recency {
     }
 
     /// Goes on to the next step: how far away each of its operands is.
-    pub fn next(
+    pub(crate) fn next(
         &mut self,
         program: &Program,
         ctx: Ctx,
@@ -130,24 +130,5 @@ impl Recency {
         for v in values {
             self.last.insert(v.0, self.clock);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_value_just_made_is_near_and_a_weight_is_a_request_away() {
-        let steps = [
-            vec![(0, 1000.0, false), (1, 10.0, true)],
-            vec![(2, 2000.0, false), (1, 10.0, true), (3, 20.0, true)],
-        ];
-        let mut r = Recency::of(&steps, None);
-        assert_eq!((r.arena, r.everything), (30.0, 3030.0));
-        assert_eq!(r.distance(0, 1000.0, false), 4030.0);
-        r.touch(&[(0, 1000.0), (1, 10.0)]);
-        assert_eq!(r.distance(1, 10.0, false), 10.0);
-        assert_eq!(r.distance(3, 20.0, true), 50.0);
     }
 }

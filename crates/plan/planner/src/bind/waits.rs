@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Buffers that a step reads and writes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Touch {
+pub struct Touch {
     /// Read.
     pub reads: Vec<BufferId>,
     /// Written.
@@ -13,7 +13,7 @@ pub(crate) struct Touch {
 }
 
 /// First and last step that touches each buffer.
-pub(crate) fn lives(touches: &[Touch]) -> BTreeMap<BufferId, (u32, u32)> {
+pub fn lives(touches: &[Touch]) -> BTreeMap<BufferId, (u32, u32)> {
     let mut out: BTreeMap<BufferId, (u32, u32)> = BTreeMap::new();
     for (i, t) in touches.iter().enumerate() {
         for &b in t.reads.iter().chain(&t.writes) {
@@ -27,7 +27,7 @@ pub(crate) fn lives(touches: &[Touch]) -> BTreeMap<BufferId, (u32, u32)> {
 
 /// Where buffers lie that may share bytes with others: device, first byte, and the one behind the last.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bytes(BTreeMap<BufferId, (u32, u64, u64)>);
+pub struct Bytes(BTreeMap<BufferId, (u32, u64, u64)>);
 
 impl Bytes {
     /// Adds the arena buffers of device `place`, given with offset and life.
@@ -45,7 +45,7 @@ impl Bytes {
 }
 
 /// What says that writers of one buffer write different bytes of it.
-pub(crate) trait DisjointWrites {
+pub trait DisjointWrites {
     /// Whether steps `j` and `i` are known to write different bytes of buffer `b`.
     fn pair(&self, j: usize, i: usize, b: BufferId) -> bool;
     /// Adds step `i` to the pieces of buffer `b`; gives those that it is apart from.
@@ -148,7 +148,7 @@ fn take(
 }
 
 /// Waits of every step, without those that others imply, and the steps that each needs.
-pub(crate) fn waits(
+pub fn waits(
     touches: &[Touch],
     bytes: &Bytes,
     apart: &dyn DisjointWrites,

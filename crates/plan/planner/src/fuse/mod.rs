@@ -5,7 +5,7 @@
 //! refusal that a person could wonder about leaves a [`Why`].
 mod absorb;
 mod gathered;
-mod order;
+pub(crate) mod order;
 mod space;
 
 pub(crate) use gathered::constant;

@@ -106,6 +106,7 @@ pub fn target(arch: &str) -> Target {
             printer: Printer {
                 prints: Some(prints),
                 counts: Some(super::warps),
+                counts_code: true,
             },
             limits: limits(arch),
         }),

@@ -84,6 +84,7 @@ pub fn target(limits: Limits) -> Target {
             printer: Printer {
                 prints: Some(prints),
                 counts: Some(warps),
+                counts_code: false,
             },
             limits: CtaLimits {
                 threads: limits.threads,

@@ -675,6 +675,9 @@ fn broken_by(edits: &[(&str, &str)]) -> Vec<Finding> {
 
 #[test]
 fn broken_variants_are_found() {
+    if !testing::turn("broken_variants_are_found", 3) {
+        return;
+    }
     // No release before the counters.
     let counted = "\tfence.acq_rel.gpu;\n\tsetp.eq.u32 %p, %r1, 0;\n";
     let kinds = broken(counted, "\tsetp.eq.u32 %p, %r1, 0;\n");

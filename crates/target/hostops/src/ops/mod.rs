@@ -37,7 +37,7 @@ mod one_hot;
 mod pad;
 mod range;
 mod reduce;
-mod regex;
+pub(crate) mod regex;
 mod reshape;
 mod resize;
 mod reverse_sequence;

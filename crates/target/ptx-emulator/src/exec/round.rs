@@ -131,7 +131,8 @@ pub(crate) fn to_f16(v: f64, rnd: Rnd) -> u32 {
     pack(v, 10, 5, rnd)
 }
 
-pub(crate) fn to_bf16(v: f64, rnd: Rnd) -> u32 {
+/// An f64, exact or rounded to odd, to bf16 bits.
+pub fn to_bf16(v: f64, rnd: Rnd) -> u32 {
     pack(v, 7, 8, rnd)
 }
 
@@ -200,40 +201,4 @@ pub(crate) fn canonical(v: f32) -> u32 {
 #[inline(always)]
 pub(crate) fn saturate(v: f32) -> f32 {
     if v > 0.0 { v.min(1.0) } else { 0.0 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_f16_survives() {
-        for h in 0..0x10000u32 {
-            let v = from_f16(h);
-            if v.is_nan() {
-                assert!(h & 0x7fff > 0x7c00);
-            } else {
-                assert_eq!(to_f16(f64::from(v), Rnd::Near), h, "{h:04x}");
-            }
-        }
-        assert_eq!(from_f16(0x3c00), 1.0);
-        assert_eq!(from_f16(0x0001), 5.960_464_5e-8);
-        assert_eq!(from_f16(0xfbff), -65504.0);
-    }
-
-    #[test]
-    fn directions() {
-        let third = div_odd(1.0, 3.0);
-        assert!(f64::from(to_f32(third, Rnd::Down)) < 1.0 / 3.0);
-        assert_eq!(to_f32(third, Rnd::Up), to_f32(third, Rnd::Down).next_up());
-        assert_eq!(to_f32(1e300, Rnd::Zero), f32::MAX);
-        assert_eq!(to_f32(1e300, Rnd::Up), f32::INFINITY);
-        assert_eq!(to_f16(65519.9, Rnd::Near), 0x7bff);
-        assert_eq!(to_f16(65520.0, Rnd::Near), 0x7c00);
-        assert_eq!(to_f16(1e9, Rnd::Zero), 0x7bff);
-        assert_eq!(to_bf16(1.0 + 1.0 / 256.0, Rnd::Near), 0x3f80);
-        assert_eq!(to_bf16(1.0 + 1.0 / 256.0, Rnd::Away), 0x3f81);
-        assert!(fma_lost(0.1, 0.1, -0.01, 0.1f64.mul_add(0.1, -0.01)) == 0.0);
-        assert_eq!(directed(1.0, 1e-30, Rnd::Up), 1.0f64.next_up());
-    }
 }

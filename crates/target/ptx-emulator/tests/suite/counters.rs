@@ -139,3 +139,50 @@ fn the_first_request_of_an_instruction_is_kept_lane_by_lane() {
     let out = b.clean(&launch("strided", 1, 32).u32(1).u64(o));
     assert!(out.requests.is_empty());
 }
+
+/// A request of `bytes` at each of these addresses.
+fn request(shared: bool, at: &[u64], bytes: u32) -> Request {
+    let mut lanes = [None; 32];
+    for (lane, a) in lanes.iter_mut().zip(at) {
+        *lane = Some(*a);
+    }
+    Request {
+        line: 1,
+        shared,
+        cta: [0; 3],
+        warp: 0,
+        bytes,
+        lanes,
+    }
+}
+
+#[test]
+fn strides_conflict_as_known() {
+    let stride = |s: u64, bytes: u32| {
+        let l: Vec<u64> = (0..32).map(|k| k * s).collect();
+        request(true, &l, bytes).passes()
+    };
+    assert_eq!(stride(4, 4), (1, 1));
+    assert_eq!(stride(8, 4), (2, 1));
+    assert_eq!(stride(128, 4), (32, 1));
+    assert_eq!(stride(132, 4), (1, 1));
+    assert_eq!(stride(0, 4), (1, 1));
+    assert_eq!(stride(8, 8), (2, 2));
+    assert_eq!(stride(16, 16), (4, 4));
+    assert_eq!(stride(128, 16), (32, 4));
+}
+
+#[test]
+fn sectors_as_known() {
+    let at = |s: u64| (0..32).map(|k| 0x1000 + k * s).collect::<Vec<u64>>();
+    let sectors = |at: &[u64], bytes: u32| request(false, at, bytes).sectors();
+    assert_eq!(sectors(&at(4), 4), (4, 1));
+    assert_eq!(sectors(&at(8), 4), (8, 2));
+    assert_eq!(sectors(&at(128), 4), (32, 32));
+    assert_eq!(sectors(&at(16), 16), (16, 4));
+    assert_eq!(sectors(&at(0), 4), (1, 1));
+    let off: Vec<u64> = at(4).iter().map(|a| a + 4).collect();
+    assert_eq!(sectors(&off, 4), (5, 2));
+    // Wild addresses are counted before they are refused.
+    assert_eq!(sectors(&[u64::MAX], 16), (1, 1));
+}

@@ -4,6 +4,7 @@
 #![allow(clippy::precedence)]
 
 mod arithmetic;
+mod cache;
 mod checks;
 mod common;
 mod control;
@@ -16,6 +17,7 @@ mod memory;
 mod order;
 mod parser;
 mod ptxas;
+mod round;
 mod speed;
 mod timing;
 mod warps;

@@ -5,8 +5,8 @@
 //! data and fetches nothing.
 
 mod baseline;
-mod build;
-mod html;
+pub(crate) mod build;
+pub(crate) mod html;
 mod machine;
 mod sentence;
 

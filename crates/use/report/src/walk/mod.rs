@@ -184,32 +184,3 @@ impl Walk {
         Ok(html::page(&self.model, &self.json()?))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn captions_name_figures() {
-        let figure = |key, text: &str| Figure {
-            key,
-            name: String::new(),
-            text: text.into(),
-            value: None,
-            formula: String::new(),
-            source: String::new(),
-        };
-        let scene = Scene {
-            id: "s",
-            title: String::new(),
-            beats: vec![],
-            figures: vec![figure("a", "{b}"), figure("b", "two")],
-            picture: Picture::None,
-        };
-        // What a figure says is not searched again.
-        assert_eq!(scene.say("{a} and {b}."), "{b} and two.");
-        assert_eq!(scene.say("{c} {} {a"), "{c} {} {a");
-        assert_eq!(scene.say("{c{b}}"), "{ctwo}");
-        assert_eq!(scene.say(""), "");
-    }
-}

@@ -6,7 +6,8 @@ use shopfloor_report::page::{PageData, PageInput};
 use shopfloor_report::{
     Advice, AdviceView, Computed, HowRun, PlanView, Profile, ProfileInput, StepView,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 /// What a model's author might call a node to get at the page.
 pub const HOSTILE: &str = "</script><script>window.pwned=1</script><!-- <img src=x onerror=window.pwned=1> \u{2028}\u{2029}\"'&amp; %DATA%";
@@ -175,4 +176,26 @@ pub fn hostile() -> Plan {
         w.reason = format!("{HOSTILE}{}", w.reason);
     }
     plan
+}
+
+/// The scripts of a page, those that both pages have among them.
+pub fn scripts(page: &str) -> Vec<String> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let own = std::fs::read_dir(src.join(page)).unwrap();
+    let own = own.map(|f| f.unwrap().path());
+    let own = own.filter(|p| p.extension().is_some_and(|e| e == "js"));
+    let all: BTreeSet<PathBuf> = own.chain([src.join("page/shared.js")]).collect();
+    let read = |p: &PathBuf| std::fs::read_to_string(p).unwrap();
+    all.iter().map(read).collect()
+}
+
+/// The style of a page, and its script that is no data. There is one of each, and nothing in them ends it early.
+pub fn style_and_code(page: &str) -> (&str, &str) {
+    let (before, style) = page.split_once("<style").unwrap();
+    assert_eq!(page.matches("</style").count(), 1);
+    assert!(!before.contains("<script"));
+    let style = style.split_once("</style").unwrap().0;
+    let code = page.rsplit_once("<script").unwrap().1;
+    assert_eq!(code.matches("</script").count(), 1);
+    (style, code.split_once("</script").unwrap().0)
 }

@@ -229,7 +229,8 @@ impl EngineArgs {
         Ok(b)
     }
 
-    /// What a plan is for: a device that is here, or machines that need not be.
+    /// What a plan is for: a device that is here, or machines that need not be. Asked before a model is read, so that
+    /// a machine that is not there is said at once.
     pub fn place(&self) -> Result<Place, Failure> {
         let Some(on) = self.on.as_deref().filter(|on| !is_device(on)) else {
             return Ok(Place::Device);

@@ -20,7 +20,7 @@ pub struct Args {
 }
 
 pub fn run(a: Args) -> Done {
-    first::measure(&a.engine);
+    first::measure(&a.engine)?;
     let machine = a.engine.planned_for()?;
     let planning = a.engine.planning(a.whose.kernels)?;
     let waiting = output::spinner("planning");

@@ -18,7 +18,8 @@ pub struct Args {
 }
 
 pub fn run(a: Args) -> Done {
-    first::measure(&a.engine);
+    first::measure(&a.engine)?;
+    a.engine.place()?;
     let waiting = output::spinner("planning");
     let model = a.bound.open(&a.model)?;
     let p = planned(&model, &a.engine, None, false)?;

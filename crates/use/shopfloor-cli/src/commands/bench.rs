@@ -227,7 +227,7 @@ pub fn run(a: Args, typed: &Given) -> Done {
     if a.sweep {
         typed.without(&["--cache", "--no-cache", "--cache-limit"], "bench --sweep")?;
     }
-    first::measure(&a.engine);
+    first::measure(&a.engine)?;
     let given = if a.bound.inputs.is_empty() {
         None
     } else {

@@ -125,7 +125,7 @@ pub fn run(a: Args) -> Done {
     let labels = shopfloor::read_text(path("labels.txt"), shopfloor_tools::files::WRITTEN)?;
     let labels: Vec<&str> = labels.lines().collect();
     let named = data::read_npz(path("inputs.npz"))?;
-    first::measure(&a.engine);
+    first::measure(&a.engine)?;
     let session = a
         .engine
         .builder()?

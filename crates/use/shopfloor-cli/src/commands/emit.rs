@@ -43,13 +43,13 @@ fn ptx(plan: &Plan, step: &str, machine: &Machine, file: &str) -> Done {
 }
 
 pub fn run(a: Args) -> Done {
-    let model = a.bound.open(&a.model)?;
-    let (sizes, _) = inputs::sizes(&model);
-    let dims = inputs::box_of(&model, &sizes);
     let machine = match a.engine.on.as_deref() {
         Some("wgpu") => machine("wgpu")?,
         _ => a.engine.planned_for()?,
     };
+    let model = a.bound.open(&a.model)?;
+    let (sizes, _) = inputs::sizes(&model);
+    let dims = inputs::box_of(&model, &sizes);
     let plan = planview::plan_for(&model, &machine, &a.engine.planning(None)?, &dims)?;
     if let Some(file) = &a.ptx {
         return ptx(&plan, &a.step, &machine, file);

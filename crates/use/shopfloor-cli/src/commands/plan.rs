@@ -213,11 +213,12 @@ fn explain(view: &PlanView, step: &str, json: bool) -> Done {
 
 pub fn run(a: Args, given: &Given) -> Done {
     let other = a.page.other()?;
-    first::measure(&a.engine);
+    first::measure(&a.engine)?;
     let (path, step) = asked(&a)?;
     if let Some(list) = compared(&a)? {
         return fleet::run(&a, &path, list, given);
     }
+    a.engine.place()?;
     let waiting = output::spinner("planning");
     let model = a.bound.open(&path)?;
     let Planned {

@@ -44,7 +44,7 @@ pub struct Args {
 
 pub fn run(a: Args) -> Done {
     let other = a.report.other()?;
-    first::measure(&a.engine);
+    first::measure(&a.engine)?;
     let waiting = output::spinner("measuring");
     let session = a
         .cache

@@ -48,7 +48,7 @@ pub fn run(a: Args, given: &Given) -> Done {
     if a.op.is_some() {
         given.only(OF_OP, "roofline --op")?;
     }
-    first::measure(&a.engine);
+    first::measure(&a.engine)?;
     let machine = a.engine.planned_for()?;
     let planning = a.engine.planning(a.whose.kernels)?;
     let view = match (&a.op, &a.model) {

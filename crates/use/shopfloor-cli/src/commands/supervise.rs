@@ -75,7 +75,7 @@ pub fn run(a: Args) -> Done {
     }));
     #[cfg(unix)]
     let mut server = None;
-    first::measure(&a.engine);
+    first::measure(&a.engine)?;
     for model in &a.models {
         a.bound.tell(&Model::open(model, &a.bound.sized()?)?);
     }

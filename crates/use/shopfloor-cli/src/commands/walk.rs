@@ -58,7 +58,7 @@ pub fn run(a: Args) -> Done {
         &[(here && a.engine.isa.is_some() && on != "cpu", "--isa")],
         &on,
     )?;
-    first::measure(&a.engine);
+    first::measure(&a.engine)?;
     let options = WalkOptions {
         builder: match here {
             true => a.engine.builder()?,

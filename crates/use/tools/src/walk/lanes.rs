@@ -36,7 +36,7 @@ const KEYS: [Keys; REQUESTS] = [
 
 /// How lanes lie that take `bytes` each from these addresses, and the distance from lane to lane where it is
 /// one.
-pub(super) fn way(lanes: &[Option<u64>], bytes: u64) -> (&'static str, Option<i64>) {
+pub fn way(lanes: &[Option<u64>], bytes: u64) -> (&'static str, Option<i64>) {
     let all: Vec<(usize, u64)> = (0..lanes.len())
         .filter_map(|i| Some((i, lanes[i]?)))
         .collect();
@@ -65,7 +65,7 @@ pub(super) fn way(lanes: &[Option<u64>], bytes: u64) -> (&'static str, Option<i6
 }
 
 /// Units of `unit` bytes that lanes of `bytes` each touch, and the fewest that would hold what they ask for.
-pub(super) fn touched(lanes: &[Option<u64>], bytes: u64, unit: u64) -> (u64, u64) {
+pub fn touched(lanes: &[Option<u64>], bytes: u64, unit: u64) -> (u64, u64) {
     let (bytes, unit) = (bytes.max(1), unit.max(1));
     let mut units = BTreeSet::new();
     let starts: BTreeSet<u64> = lanes.iter().flatten().copied().collect();
@@ -225,28 +225,4 @@ pub(super) fn scene(mut b: Build, all: Vec<Narrated>, words: &Words) -> Scene {
     b.done(Picture::Lanes {
         requests: requests.collect(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lanes_are_told_apart_by_their_distances() {
-        let at =
-            |v: &[i64]| -> Vec<Option<u64>> { v.iter().map(|a| u64::try_from(*a).ok()).collect() };
-        assert_eq!(way(&at(&[0, 4, 8]), 4), ("contiguous", Some(4)));
-        assert_eq!(way(&at(&[64, -1, 72]), 4), ("contiguous", Some(4)));
-        assert_eq!(way(&at(&[8, 8, 8]), 4), ("one element", Some(0)));
-        assert_eq!(way(&at(&[12, 8, 4]), 4), ("strided", Some(-4)));
-        assert_eq!(way(&at(&[0, 4, 16, 36]), 4), ("scattered", None));
-        assert_eq!(way(&at(&[0, 4, 64, 68]), 4), ("in rows", None));
-        assert_eq!(way(&at(&[0, -1, 5]), 4), ("scattered", None));
-        assert_eq!(way(&at(&[-1, 8]), 4), ("contiguous", None));
-        assert_eq!(way(&[], 4), ("contiguous", None));
-        assert_eq!(touched(&at(&[60, 64, -1]), 8, 64), (2, 1));
-        assert_eq!(touched(&at(&[0, 0, 0]), 4, 64), (1, 1));
-        assert_eq!(touched(&at(&[0, 256, 512]), 4, 64), (3, 1));
-        assert_eq!(touched(&[], 4, 64), (0, 0));
-    }
 }

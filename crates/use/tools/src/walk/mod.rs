@@ -10,7 +10,7 @@ mod cpu_lanes;
 mod emulated;
 mod gpu;
 mod graph;
-mod lanes;
+pub(crate) mod lanes;
 mod narration;
 mod place;
 mod subject;

@@ -5,9 +5,7 @@ use super::gpu::factors;
 use crate::bind::ctx::Ctx;
 use crate::bind::parallel;
 use crate::bind::predict::{counter, predict_step, sketch_step};
-use kernel::{
-    Kernel, Mapping, OperandId, Place, Prints, Schedule, Stmt, TargetKind, TileId, TileProgram,
-};
+use kernel::{Kernel, Mapping, OperandId, Place, Prints, Schedule, Stmt, TileId, TileProgram};
 use machine::{Cost, Work};
 use std::sync::Arc;
 
@@ -17,7 +15,7 @@ pub(super) const OVERLAP: f64 = 0.9;
 
 /// Candidates of a kernel whose instructions are counted, the best by arithmetic and bytes alone: printing a program
 /// to count them takes tens of times as long as all else that is predicted of it.
-pub(super) const COUNTED: usize = 6;
+pub const COUNTED: usize = 6;
 /// One in so many of those that are counted is of another kind than the best, where there are such.
 const OTHERS: usize = 3;
 
@@ -49,6 +47,8 @@ pub(super) fn ranked(
         });
     }
     let mut refused = None;
+    let gpu = ctx.target.gpu.as_ref();
+    let counts_code = gpu.is_some_and(|g| g.printer.counts_code);
     for numbers in numbers.chunks(few.max(1)) {
         let mut best = ranked_by(
             Prediction::Counted,
@@ -58,8 +58,7 @@ pub(super) fn ranked(
             constant,
         );
         while let (Some(prints), Some(first)) = (prints, best.first()) {
-            // PTX that was counted has been printed.
-            if first.2.warps.is_some() && ctx.target.kind == TargetKind::Ptx {
+            if first.2.warps.is_some() && counts_code {
                 break;
             }
             let c = &list[first.1];
@@ -96,7 +95,7 @@ fn deep(c: &Candidate) -> bool {
 /// Moves the best of the other kind than the first among the `counted`, so that one in [`OTHERS`] of these is of
 /// it where there are so many: arithmetic and bytes alone say little of how threads that stage tiles compare with
 /// those that do not.
-fn others_too<K: PartialEq>(numbers: &mut [usize], counted: usize, kind: impl Fn(usize) -> K) {
+pub fn others_too<K: PartialEq>(numbers: &mut [usize], counted: usize, kind: impl Fn(usize) -> K) {
     let Some(first) = numbers.first().map(|&n| kind(n)) else {
         return;
     };
@@ -170,27 +169,4 @@ fn ranked_by(
     let mut best: Vec<Rank> = numbers.into_iter().zip(costs).filter_map(of).collect();
     best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     best
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn some_of_the_other_kind_are_counted_however_few_there_are() {
-        // Even numbers are of one kind, odd ones of the other.
-        let ordered = |mut list: Vec<usize>| {
-            others_too(&mut list, COUNTED, |n| n % 2 == 0);
-            list
-        };
-        for n in 0..COUNTED + 3 {
-            let same: Vec<usize> = (0..n).map(|i| 2 * i).collect();
-            assert_eq!(ordered(same.clone()), same, "there is no other kind");
-            let last: Vec<usize> = same.iter().copied().chain([1, 3]).collect();
-            let counted = ordered(last.clone());
-            let others = counted.iter().take(COUNTED).filter(|n| *n % 2 == 1).count();
-            assert_eq!(others, 2, "{counted:?}");
-            assert_eq!(counted.len(), last.len());
-        }
-    }
 }

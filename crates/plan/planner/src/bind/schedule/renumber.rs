@@ -84,7 +84,7 @@ pub(super) fn moved_last(axes: usize, lane: AxisId) -> impl Fn(AxisId) -> AxisId
 
 /// `kernel` with its axes numbered as those of `chosen`, the same kernel under a schedule that may have
 /// moved its lanes; `None` where no axis was moved so.
-pub(crate) fn numbered_as(kernel: &Kernel, chosen: &Kernel) -> Option<Kernel> {
+pub fn numbered_as(kernel: &Kernel, chosen: &Kernel) -> Option<Kernel> {
     let n = kernel.axes.len();
     let alike = |&lane: &AxisId| {
         let new = moved_last(n, lane);
@@ -96,7 +96,7 @@ pub(crate) fn numbered_as(kernel: &Kernel, chosen: &Kernel) -> Option<Kernel> {
 }
 
 /// `kernel` with its axes numbered so that `lane` is the last.
-pub(crate) fn with_lanes_last(kernel: Kernel, lane: AxisId) -> Kernel {
+pub fn with_lanes_last(kernel: Kernel, lane: AxisId) -> Kernel {
     let new = moved_last(kernel.axes.len(), lane);
     renumbered(kernel, &new)
 }

@@ -1,7 +1,11 @@
 //! Proposals from what was seen.
-use super::*;
-use machine::{Change, lookup};
-use plan::{Goal, Load, Observation, Observations, Serving};
+use crate::build::*;
+use machine::{Change, Machine, lookup};
+use plan::{
+    Allotment, Candidate, Goal, Load, Observation, Observations, Plan, Planner as _, Program,
+    Serving,
+};
+use shopfloor_planner::{PlanOptions, Planner, predict_again};
 
 /// What steps of `plan` take on `truth`, as a supervisor would see it.
 pub fn seen(plan: &Plan, truth: &Machine) -> Observations {

@@ -1,9 +1,9 @@
 //! Decisions as text: a change of a choice shows up as a change here.
-use super::alternatives::moved_first;
-use super::propose::{changed, seen, serving};
-use super::*;
+use crate::alternatives::moved_first;
+use crate::build::*;
+use crate::propose::{changed, seen, serving};
 use kernel::{Mapping, Place};
-use plan::{Step, StepWork, Wait};
+use plan::{Allotment, Plan, Planner as _, Step, StepWork, Wait};
 use std::fmt::Write;
 
 pub fn text(p: &Plan) -> String {
@@ -121,7 +121,7 @@ fn decisions() {
         );
         let _ = writeln!(s, "{}", text(&c.changes[0].plan));
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bind/tests/golden.txt");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden.txt");
     if std::env::var_os("SHOPFLOOR_BLESS").is_some() {
         std::fs::write(path, &s).unwrap();
     }

@@ -1,7 +1,9 @@
 //! Kernels in two steps: what they compute, and where they pay.
-use super::*;
-use crate::split::{apart, partings};
+use crate::build::*;
+use kernel::Role;
+use plan::{Item, ItemWork, Program, Segment, ValueIx, ValueOrigin};
 use reference::{Memory, run_kernel};
+use shopfloor_planner::internals::{apart, partings};
 use std::collections::BTreeMap;
 use tensor::Tensor;
 

@@ -1,22 +1,11 @@
 //! Plans of small programs written by hand.
-mod alternatives;
-mod build;
-mod golden;
-mod memory;
-mod propose;
-mod split;
-
-use super::*;
-use build::*;
-use kernel::{Access, Axis, Family, Kernel, Operand, Role, Stmt, Term, Tile};
-use layout::{DType, Dim};
-use plan::Planner as _;
-
-fn bind(p: &Program, dims: &DimBox) -> Plan {
-    planner()
-        .bind(p, dims, &Allotment::default())
-        .unwrap_or_else(|e| panic!("{e}"))
-}
+use crate::build::*;
+use kernel::{Family, Kernel};
+use layout::{DType, Dim, DimBox};
+use plan::{
+    Allotment, Item, ItemWork, Plan, PlanSegment, Planner as _, Segment, ValueIx, ValueOrigin,
+};
+use shopfloor_planner::{PlanOptions, Planner, predict_steps};
 
 #[test]
 fn same_arguments_same_bytes() {
@@ -48,7 +37,7 @@ fn packings(p: &Plan) -> Vec<Kernel> {
 /// are among those tried all the same.
 #[test]
 fn what_is_packed_is_tried_among_many() {
-    let mut target = build::target();
+    let mut target = target();
     let shapes = [(64, 6), (48, 8), (32, 14), (16, 14)];
     let each = shapes
         .iter()
@@ -297,33 +286,10 @@ fn waits_for_tiles_are_derived_and_proved() {
     }
 }
 
-/// A schedule numbers axes so that its lanes come last: the next box has to see that it is the same kernel.
-#[test]
-fn kernels_with_their_lanes_moved_are_told_by_their_axes() {
-    let program = gemm(8, 24, 40);
-    let kernels = program.segments.iter().flat_map(Segment::items);
-    let kernels = kernels.filter_map(|i| match &i.work {
-        ItemWork::Kernel { kernel, .. } => Some(kernel),
-        ItemWork::Host { .. } => None,
-    });
-    for k in kernels {
-        for lane in 0..k.axes.len() as kernel::AxisId {
-            let chosen = schedule::with_lanes_last(Kernel::clone(k), lane);
-            let found = schedule::numbered_as(k, &chosen).expect("the same kernel");
-            assert!(prior::alike(&found, &chosen), "{} by {lane}", k.name);
-        }
-        let mut other = Kernel::clone(k);
-        other.axes.reverse();
-        other.axes[0].extent = Dim::Known(999);
-        assert_eq!(schedule::numbered_as(k, &other), None);
-    }
-}
-
 /// What a plan states for a step is the cost of the kernel that runs, whose lanes may have moved.
 #[test]
 fn stated_costs_are_those_of_what_runs() {
-    let planner = planner();
-    let (machine, target) = &planner.devices[0];
+    let (machine, target) = (machine::lookup("zen5-2core").unwrap(), target());
     // Neighbours in memory along the first axis.
     let mut first = program("first");
     let shape = [n(512), n(64)];
@@ -350,7 +316,7 @@ fn stated_costs_are_those_of_what_runs() {
     ] {
         let plan = bind(&p, &dims());
         let workers = plan.devices[0].workers as usize;
-        let again = predict_steps(&plan, machine, target, workers);
+        let again = predict_steps(&plan, &machine, &target, workers);
         let steps = plan.blocks().flat_map(|b| &b.steps);
         for (step, cost) in steps.zip(&again) {
             let (stated, found) = (step.predicted.time_s, cost.time_s);

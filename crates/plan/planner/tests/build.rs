@@ -1,10 +1,17 @@
 //! Programs and a target for tests.
-use super::*;
 use expr::{Expr, ExprBuilder, Monoid, Unary};
-use kernel::{AxisId, Bound, MicroShape, TargetKind, TileId};
-use layout::Layout;
+use graph::Graph;
+use kernel::{
+    Access, Axis, AxisId, Bound, Family, Kernel, MicroShape, Operand, Role, Stmt, Target,
+    TargetKind, Term, Tile, TileId,
+};
+use layout::{DType, Dim, DimBox, Layout};
 use machine::EfficiencyTable;
-use plan::ProgramValue;
+use plan::{
+    Allotment, Item, ItemWork, Plan, Planner as _, Program, ProgramValue, Segment, ValueIx,
+    ValueOrigin,
+};
+use shopfloor_planner::{PlanOptions, Planner};
 use std::sync::Arc;
 use tensor::WeightId;
 
@@ -35,6 +42,20 @@ pub fn planner() -> Planner {
         vec![(machine::lookup("zen5-2core").unwrap(), target())],
         PlanOptions::default(),
     )
+}
+
+/// The plan of `p` for a box.
+pub fn bind(p: &Program, dims: &DimBox) -> Plan {
+    planner()
+        .bind(p, dims, &Allotment::default())
+        .unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// The program of a graph in text.
+pub fn parsed(text: &str) -> Program {
+    let graph = Graph::parse(text).unwrap();
+    graph.verify().unwrap();
+    shopfloor_planner::program(&graph, &Default::default()).unwrap()
 }
 
 /// A kernel under construction.

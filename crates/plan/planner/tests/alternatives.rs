@@ -1,11 +1,19 @@
 //! Kernels joined beyond the fusion rule and activations in other layouts: what they compute, and where they
 //! pay.
-use super::propose::{changed, seen, serving, whole};
-use super::split::{items, outputs};
-use super::*;
-use crate::merge::{join, joinings};
-use crate::relayout::{Order, Region, regions, relaid, without_copies};
+use crate::build::*;
+use crate::propose::{changed, seen, serving, whole};
+use crate::split::{items, outputs};
 use expr::{ExprBuilder, Monoid};
+use kernel::{Family, Role, Stmt, Term};
+use layout::DType;
+use machine::Machine;
+use plan::{
+    Allotment, Candidate, Item, ItemWork, Plan, Planner as _, Program, Segment, ValueIx,
+    ValueOrigin,
+};
+use shopfloor_planner::internals::{
+    Order, Region, join, joinings, regions, relaid, without_copies,
+};
 
 /// Sums over the last axis of a value in [rows, cols] memory into `to`.
 fn row_sums(name: &str, (rows, cols): (i64, i64), from: ValueIx, to: ValueIx) -> Item {

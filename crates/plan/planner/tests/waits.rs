@@ -1,7 +1,7 @@
-//! Arena offsets and waits against brute force on random lives.
-use crate::bind::memory::{Life, assign};
-use crate::bind::waits::{Bytes, DisjointWrites, Touch, lives, waits};
+//! Waits against brute force on random steps.
+use crate::memory::overlap;
 use plan::{BufferId, Pieces, StepSet, Wait};
+use shopfloor_planner::internals::{Bytes, DisjointWrites, Life, Touch, assign, lives, waits};
 
 /// No two writers are known to be apart.
 struct Never;
@@ -12,48 +12,6 @@ impl DisjointWrites for Never {
     }
     fn piece(&self, _: &mut Pieces, _: usize, _: BufferId) -> StepSet {
         StepSet::new()
-    }
-}
-
-fn overlap(a: (u64, u64), b: (u64, u64)) -> bool {
-    a.0 < b.0 + b.1 && b.0 < a.0 + a.1
-}
-
-#[test]
-fn buffers_that_live_together_lie_apart() {
-    let mut r = fastrand::Rng::with_seed(0x9e37_79b9_7f4a_7c15);
-    for round in 0..500 {
-        let n = 1 + r.u64(..24) as usize;
-        let life: Vec<Life> = (0..n)
-            .map(|_| {
-                let first = r.u64(..20) as u32;
-                Life {
-                    first,
-                    last: first + r.u64(..8) as u32,
-                    bytes: r.u64(..5000),
-                }
-            })
-            .collect();
-        let (offsets, top) = assign(&life, 64);
-        let mut peak = 0;
-        for step in 0..32 {
-            let live = life.iter().filter(|l| l.first <= step && step <= l.last);
-            peak = peak.max(live.map(|l| l.bytes.div_ceil(64) * 64).sum::<u64>());
-        }
-        assert!(top >= peak, "round {round}");
-        assert!(top <= life.iter().map(|l| l.bytes.div_ceil(64) * 64).sum());
-        for i in 0..n {
-            assert_eq!(offsets[i] % 64, 0);
-            assert!(offsets[i] + life[i].bytes <= top);
-            for j in 0..i {
-                let together = life[i].first <= life[j].last && life[j].first <= life[i].last;
-                let bytes = overlap((offsets[i], life[i].bytes), (offsets[j], life[j].bytes));
-                assert!(
-                    !(together && bytes && life[i].bytes > 0 && life[j].bytes > 0),
-                    "round {round}"
-                );
-            }
-        }
     }
 }
 

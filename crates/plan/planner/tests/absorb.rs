@@ -1,0 +1,47 @@
+//! Branches of a sum that come into one kernel.
+use crate::build::parsed;
+use plan::{ItemWork, Segment};
+
+fn kernels(text: &str) -> Vec<String> {
+    let p = parsed(text);
+    let items = p.segments.iter().flat_map(Segment::items);
+    let kernel = |i: &plan::Item| match &i.work {
+        ItemWork::Kernel { kernel, .. } => {
+            Some(format!("{:?} {}", kernel.family, kernel.operands.len()))
+        }
+        _ => None,
+    };
+    items.filter_map(kernel).collect()
+}
+
+#[test]
+fn branches_of_a_sum_are_one_kernel() {
+    let text = "graph rotated
+input %x: f32[2, 64]
+input %c: f32[64]
+input %s: f32[64]
+weight %places: i64[2] @0 = 1, 0
+%a: f32[2, 64] = map {%0 = input 0 f32; %1 = input 1 f32; %2 = mul %0 %1; out %2} %x, %c
+%h: f32[2, 2, 32] = reshape [2, 2, 32] %x
+%g: f32[2, 2, 32] = gather axis=1 %h, %places
+%r: f32[2, 64] = reshape [2, 64] %g
+%b: f32[2, 64] = map {%0 = input 0 f32; %1 = input 1 f32; %2 = mul %0 %1; out %2} %r, %s
+%y: f32[2, 64] = map {%0 = input 0 f32; %1 = input 1 f32; %2 = add %0 %1; out %2} %a, %b
+output %y
+";
+    // x twice, once through its places, c, s and the sum.
+    assert_eq!(kernels(text), ["Map 6"]);
+}
+
+#[test]
+fn what_others_read_and_what_is_computed_once_stays_apart() {
+    let text = "graph apart
+input %x: f32[2, 64]
+weight %w: f32[2, 64] @0
+%a: f32[2, 64] = map {%0 = input 0 f32; %1 = exp %0; out %1} %w
+%b: f32[2, 64] = map {%0 = input 0 f32; %1 = neg %0; out %1} %x
+%y: f32[2, 64] = map {%0 = input 0 f32; %1 = input 1 f32; %2 = add %0 %1; out %2} %a, %b
+output %y
+";
+    assert_eq!(kernels(text), ["Map 3"]);
+}

@@ -1,0 +1,17 @@
+//! The tests of this crate, in one program.
+mod absorb;
+mod alternatives;
+mod bind;
+mod build;
+mod concat;
+mod cut;
+mod golden;
+mod memory;
+mod order;
+mod parallel;
+mod propose;
+mod rank;
+mod recency;
+mod renumber;
+mod split;
+mod waits;
