@@ -37,8 +37,8 @@ pub(crate) struct SessionRecord {
 struct CompiledBlock {
     /// Number of what it was compiled to.
     id: u64,
-    /// How its steps reach an NVIDIA GPU.
-    way: Option<Way>,
+    /// What it was compiled to, which knows how its steps reach an NVIDIA GPU once a request has run.
+    exe: Weak<dyn Executable>,
     plan: Weak<VerifiedPlan>,
     block: usize,
 }
@@ -95,12 +95,12 @@ impl SessionRecord {
     }
 
     /// Block number `block` of `plan` was compiled to `exe`.
-    pub fn compiled(&self, exe: &dyn Executable, plan: &Arc<VerifiedPlan>, block: usize) {
+    pub fn compiled(&self, exe: &Arc<dyn Executable>, plan: &Arc<VerifiedPlan>, block: usize) {
         let (id, mut all) = (exe.id(), self.blocks());
         if id != 0 && !all.iter().any(|b| b.id == id) {
             let block = CompiledBlock {
                 id,
-                way: exe.way(),
+                exe: Arc::downgrade(exe),
                 plan: Arc::downgrade(plan),
                 block,
             };
@@ -111,7 +111,9 @@ impl SessionRecord {
 
     /// The ways by which the steps of its plans reach an NVIDIA GPU.
     pub fn launched(&self) -> BTreeSet<Way> {
-        self.blocks().iter().filter_map(|b| b.way).collect()
+        let blocks = self.blocks();
+        let alive = blocks.iter().filter_map(|b| b.exe.upgrade());
+        alive.filter_map(|exe| exe.way()).collect()
     }
 
     /// What executables its blocks were compiled to, each with the names of its steps.

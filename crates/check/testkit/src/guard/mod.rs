@@ -246,7 +246,7 @@ fn start(
 /// came of those that went wrong.
 ///
 /// # Errors
-/// It cannot be started, or ends before any case.
+/// A process cannot be started, ends before any case, or fails to record one.
 pub fn run(
     commands: &Commands<'_>,
     asked: &Asked,
@@ -281,9 +281,10 @@ pub fn run(
             }
         }
         let status = process.wait().map_err(|e| e.to_string())?;
-        if let Some(mut recorder) = recorder {
-            // It ends by itself: nobody reads what it writes.
-            recorder.wait().map_err(|e| e.to_string())?;
+        // It ends by itself where nobody reads what it writes.
+        let recorded = recorder.map_or(Ok(true), |mut r| r.wait().map(|s| s.success()));
+        if !recorded.map_err(|e| e.to_string())? {
+            return Err("the process that records cases failed, and says above why".into());
         }
         if done && status.success() {
             return Ok(outcome);

@@ -102,19 +102,20 @@ fn receive(from: &mut dyn Read) -> Result<Vec<u8>, String> {
 /// Sends the cases that are asked for but the first `skip` to standard output, for as long as somebody reads them.
 ///
 /// # Errors
-/// There is no device of an instruction set that was asked for.
+/// There is no device of an instruction set that was asked for, or there are cases that cannot be made: says which on
+/// standard error.
 pub(super) fn record(asked: &Asked, skip: usize) -> Result<(), String> {
     let out = RefCell::new(std::io::BufWriter::new(std::io::stdout().lock()));
     let (skip, heard) = (Cell::new(skip), Cell::new(true));
-    let name = RefCell::new(String::new());
+    let (name, unmade) = (RefCell::new(String::new()), Cell::new(0));
     let mut hears = |case: &str, came: Option<Came>| match came {
         None => {
             name.replace(case.to_string());
             asked.wants(case) && heard.get()
         }
-        // What cannot be made at all is wrong without being sent.
         Some(Came::Wrong(why)) => {
             eprintln!("{case}: {why}");
+            unmade.set(unmade.get() + 1);
             heard.get()
         }
         Some(_) => heard.get(),
@@ -132,7 +133,10 @@ pub(super) fn record(asked: &Asked, skip: usize) -> Result<(), String> {
     let mut out = out.borrow_mut();
     // Who reads no longer has ended, and says why itself.
     let _ = send(&mut *out, &[]).and_then(|()| out.flush());
-    Ok(())
+    match unmade.get() {
+        0 => Ok(()),
+        n => Err(format!("{n} cases cannot be made")),
+    }
 }
 
 /// Runs the cases that come by standard input, each twice, and says on standard output what it does. Nothing is
