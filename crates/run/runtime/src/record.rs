@@ -35,7 +35,7 @@ pub(crate) struct SessionRecord {
 
 /// A block that was compiled.
 struct CompiledBlock {
-    /// Number of what it was compiled to.
+    /// Number of what it was compiled to; 0 where a device has no history.
     id: u64,
     /// What it was compiled to, which knows how its steps reach an NVIDIA GPU once a request has run.
     exe: Weak<dyn Executable>,
@@ -97,7 +97,8 @@ impl SessionRecord {
     /// Block number `block` of `plan` was compiled to `exe`.
     pub fn compiled(&self, exe: &Arc<dyn Executable>, plan: &Arc<VerifiedPlan>, block: usize) {
         let (id, mut all) = (exe.id(), self.blocks());
-        if id != 0 && !all.iter().any(|b| b.id == id) {
+        let known = |b: &CompiledBlock| std::ptr::addr_eq(b.exe.as_ptr(), Arc::as_ptr(exe));
+        if !all.iter().any(known) {
             let block = CompiledBlock {
                 id,
                 exe: Arc::downgrade(exe),
@@ -123,13 +124,15 @@ impl SessionRecord {
             let b = plan.plan().blocks().nth(c.block)?;
             Some((c.id, b.steps.iter().map(|s| s.name.clone()).collect()))
         };
-        self.blocks().iter().filter_map(names).collect()
+        let blocks = self.blocks();
+        let numbered = blocks.iter().filter(|c| c.id != 0);
+        numbered.filter_map(names).collect()
     }
 
     /// Nanoseconds of `history` by family of step, the largest first.
     pub fn families(&self, history: &[Worked]) -> Vec<(String, u64)> {
         let mut found: BTreeMap<String, u64> = BTreeMap::new();
-        for c in self.blocks().iter() {
+        for c in self.blocks().iter().filter(|c| c.id != 0) {
             let Some(plan) = c.plan.upgrade() else {
                 continue;
             };
