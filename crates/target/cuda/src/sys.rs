@@ -54,7 +54,7 @@ macro_rules! functions {
             _library: Library,
         }
 
-        /// The names of [`Functions`].
+        /// The names of the functions that are called.
         pub const SYMBOLS: &[&str] = &[$($symbol),*];
 
         impl Functions {
