@@ -92,7 +92,7 @@ fn deep(c: &Candidate) -> bool {
     matches!(&c.schedule.mapping, Mapping::Gpu(g) if g.deep() > 1)
 }
 
-/// Moves the best of the other kind than the first among the `counted`, so that one in [`OTHERS`] of these is of
+/// Moves the best of the other kind than the first among the `counted`, so that one in `OTHERS` of these is of
 /// it where there are so many: arithmetic and bytes alone say little of how threads that stage tiles compare with
 /// those that do not.
 pub fn others_too<K: PartialEq>(numbers: &mut [usize], counted: usize, kind: impl Fn(usize) -> K) {
