@@ -1,5 +1,6 @@
 //! `guard`: every family, type, layout and instruction set at extents beside the edges of tiles, on memory that ends
-//! where operands do. `valgrind`: the same in the allocator's memory under valgrind, which knows its ends.
+//! where operands do. `valgrind`: the same in the allocator's memory under valgrind, which knows its ends; the cases are
+//! recorded by a process outside it, and nothing is compared but two runs of each.
 use cpu::isa::Isa;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
@@ -35,7 +36,7 @@ fn guard(args: &[String]) -> ExitCode {
             run: &[own, Path::new("guard")],
             record: None,
         };
-        look(&commands, asked, &mut told(asked))
+        look(&commands, asked, &mut told("guard", asked))
     })
 }
 
@@ -65,7 +66,7 @@ pub fn valgrind(args: &[String]) -> ExitCode {
             run: &command,
             record: Some(&[own, Path::new("guard")]),
         };
-        look(&commands, &asked, &mut told(&asked))
+        look(&commands, &asked, &mut told("valgrind", &asked))
     })
 }
 
@@ -88,7 +89,7 @@ fn with(args: &[String], go: impl FnOnce(&Path, &Asked) -> Result<Outcome, Strin
 }
 
 /// Counts cases, and says of those that went wrong what came of them and how they are run again.
-fn told(asked: &Asked) -> impl FnMut(&str, Option<&str>) {
+fn told(command: &str, asked: &Asked) -> impl FnMut(&str, Option<&str>) {
     let bar = ProgressBar::new_spinner();
     let style = ProgressStyle::with_template("{pos} cases, {elapsed}: {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
@@ -97,7 +98,9 @@ fn told(asked: &Asked) -> impl FnMut(&str, Option<&str>) {
             bar.inc(1);
             bar.set_message(case.to_string());
         }
-        Some(why) => bar.suspend(|| println!("{case}: {why}\n  again: {}\n", again(asked, case))),
+        Some(why) => {
+            bar.suspend(|| println!("{case}: {why}\n  again: {}\n", again(command, asked, case)))
+        }
     }
 }
 

@@ -177,7 +177,7 @@ impl SessionHandle {
     /// Some requests run with this plan.
     pub(crate) fn compiled(&self, epoch: &Epoch) {
         for (i, b) in epoch.blocks.iter().enumerate() {
-            self.record.compiled(&b.exe, &epoch.plan, i);
+            self.record.compiled(b.exe.id(), &epoch.plan, i);
         }
     }
 

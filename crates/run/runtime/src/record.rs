@@ -1,9 +1,8 @@
 //! The engine's record of a session: its policy, the bytes that it uses, its statistics.
 use crate::stats::Stats;
-use device::{Executable, Worked};
-use machine::Way;
-use plan::{Precision, Program, StepWork, VerifiedPlan, WORKERS_PAY};
-use std::collections::{BTreeMap, BTreeSet};
+use device::Worked;
+use plan::{StepWork, VerifiedPlan, WORKERS_PAY};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use supervisor::admission::{SessionId, SessionPolicy};
@@ -13,7 +12,6 @@ pub(crate) struct SessionRecord {
     pub id: SessionId,
     pub name: String,
     pub weights: Arc<WeightStore>,
-    pub precision: Precision,
     policy: Mutex<SessionPolicy>,
     /// Whether its requests may run without the scheduler when nothing else runs: no deadline, no
     /// joining, not draining.
@@ -29,30 +27,24 @@ pub(crate) struct SessionRecord {
     pub states: AtomicU64,
     pub queue: AtomicU64,
     pub stats: Stats,
-    /// Blocks of its plans, those compiled last first.
-    blocks: Mutex<Vec<CompiledBlock>>,
-}
-
-/// A block that was compiled.
-struct CompiledBlock {
-    /// Number of what it was compiled to; 0 where a device has no history.
-    id: u64,
-    /// What it was compiled to, which knows how its steps reach an NVIDIA GPU once a request has run.
-    exe: Weak<dyn Executable>,
-    plan: Weak<VerifiedPlan>,
-    block: usize,
+    /// Blocks of its plans by the number of what they were compiled to, the last ones first.
+    blocks: Mutex<Vec<(u64, Weak<VerifiedPlan>, usize)>>,
 }
 
 /// Blocks that are remembered.
 const BLOCKS: usize = 32;
 
 impl SessionRecord {
-    pub fn new(id: SessionId, program: &Program, policy: SessionPolicy) -> SessionRecord {
+    pub fn new(
+        id: SessionId,
+        name: String,
+        weights: Arc<WeightStore>,
+        policy: SessionPolicy,
+    ) -> SessionRecord {
         let b = SessionRecord {
             id,
-            name: program.name.clone(),
-            weights: program.weights.clone(),
-            precision: program.precision,
+            name,
+            weights,
             policy: Mutex::new(SessionPolicy::default()),
             plain: AtomicBool::new(false),
             priority: AtomicI32::new(0),
@@ -90,56 +82,36 @@ impl SessionRecord {
         self.plain.load(Ordering::SeqCst)
     }
 
-    fn blocks(&self) -> MutexGuard<'_, Vec<CompiledBlock>> {
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Block number `block` of `plan` was compiled to `exe`.
-    pub fn compiled(&self, exe: &Arc<dyn Executable>, plan: &Arc<VerifiedPlan>, block: usize) {
-        let (id, mut all) = (exe.id(), self.blocks());
-        let known = |b: &CompiledBlock| std::ptr::addr_eq(b.exe.as_ptr(), Arc::as_ptr(exe));
-        if !all.iter().any(known) {
-            let block = CompiledBlock {
-                id,
-                exe: Arc::downgrade(exe),
-                plan: Arc::downgrade(plan),
-                block,
-            };
-            all.insert(0, block);
+    /// `id` is what block number `block` of `plan` was compiled to.
+    pub fn compiled(&self, id: u64, plan: &Arc<VerifiedPlan>, block: usize) {
+        let mut all = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        if id != 0 && !all.iter().any(|b| b.0 == id) {
+            all.insert(0, (id, Arc::downgrade(plan), block));
             all.truncate(BLOCKS);
         }
     }
 
-    /// The ways by which the steps of its plans reach an NVIDIA GPU.
-    pub fn launched(&self) -> BTreeSet<Way> {
-        let blocks = self.blocks();
-        let alive = blocks.iter().filter_map(|b| b.exe.upgrade());
-        alive.filter_map(|exe| exe.way()).collect()
-    }
-
     /// What executables its blocks were compiled to, each with the names of its steps.
     pub fn steps(&self) -> Vec<(u64, Vec<String>)> {
-        let names = |c: &CompiledBlock| {
-            let plan = c.plan.upgrade()?;
-            let b = plan.plan().blocks().nth(c.block)?;
-            Some((c.id, b.steps.iter().map(|s| s.name.clone()).collect()))
+        let all = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = |(id, plan, block): &(u64, Weak<VerifiedPlan>, usize)| {
+            let plan = plan.upgrade()?;
+            let b = plan.plan().blocks().nth(*block)?;
+            Some((*id, b.steps.iter().map(|s| s.name.clone()).collect()))
         };
-        let blocks = self.blocks();
-        let numbered = blocks.iter().filter(|c| c.id != 0);
-        numbered.filter_map(names).collect()
+        all.iter().filter_map(names).collect()
     }
 
     /// Nanoseconds of `history` by family of step, the largest first.
     pub fn families(&self, history: &[Worked]) -> Vec<(String, u64)> {
+        let all = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found: BTreeMap<String, u64> = BTreeMap::new();
-        for c in self.blocks().iter().filter(|c| c.id != 0) {
-            let Some(plan) = c.plan.upgrade() else {
+        for (id, plan, block) in all.iter() {
+            let Some(plan) = plan.upgrade() else { continue };
+            let Some(b) = plan.plan().blocks().nth(*block) else {
                 continue;
             };
-            let Some(b) = plan.plan().blocks().nth(c.block) else {
-                continue;
-            };
-            for w in history.iter().filter(|w| w.executable == c.id) {
+            for w in history.iter().filter(|w| w.executable == *id) {
                 let Some(s) = b.steps.get(w.step as usize) else {
                     continue;
                 };

@@ -99,9 +99,13 @@ impl Asked {
         out
     }
 
-    /// Whether the case `name` is one that is asked for.
-    fn wants(&self, name: &str) -> bool {
-        self.case.as_ref().is_none_or(|c| c == name)
+    /// Whether the case `name` is run, the next after `at` others, where the first `skip` are passed over.
+    fn wants(&self, name: &str, at: &mut usize, skip: usize) -> bool {
+        if self.case.as_ref().is_some_and(|c| c != name) {
+            return false;
+        }
+        *at += 1;
+        *at > skip
     }
 
     /// Whether the cases of `unit` are looked at.
@@ -137,14 +141,8 @@ fn child(asked: &Asked, skip: usize) -> Result<(), String> {
     let (mut at, heard) = (0, Cell::new(true));
     let mut hears = |name: &str, came: Option<Came>| {
         let said = match came {
-            None if !asked.wants(name) => return false,
-            None => {
-                at += 1;
-                if at <= skip {
-                    return false;
-                }
-                say(&mut out, STARTS, name)
-            }
+            None if !asked.wants(name, &mut at, skip) => return false,
+            None => say(&mut out, STARTS, name),
             Some(came) => say_what_came(&mut out, came),
         };
         heard.set(said.is_ok());
@@ -246,7 +244,7 @@ fn start(
 /// came of those that went wrong.
 ///
 /// # Errors
-/// A process cannot be started, ends before any case, or fails to record one.
+/// A process cannot be started, or ends before any case.
 pub fn run(
     commands: &Commands<'_>,
     asked: &Asked,
@@ -282,16 +280,18 @@ pub fn run(
         }
         let status = process.wait().map_err(|e| e.to_string())?;
         // It ends by itself where nobody reads what it writes.
-        let recorded = recorder.map_or(Ok(true), |mut r| r.wait().map(|s| s.success()));
-        if !recorded.map_err(|e| e.to_string())? {
-            return Err("the process that records cases failed, and says above why".into());
-        }
+        let recorded = recorder.map(|mut r| r.wait()).transpose();
+        let recorded = recorded.map_err(|e| e.to_string())?;
         if done && status.success() {
             return Ok(outcome);
         }
         let name = case.ok_or(format!("no case ran: {status}"))?;
         outcome.wrong += 1;
-        told(&name, Some(&format!("ended the process: {status}")));
+        let why = match recorded.filter(|r| !r.success()) {
+            Some(r) => format!("ended the process that records it: {r}"),
+            None => format!("ended the process: {status}"),
+        };
+        told(&name, Some(&why));
         if outcome.wrong >= ENOUGH {
             return Ok(outcome);
         }
@@ -304,8 +304,11 @@ fn plainly(line: &str) -> String {
     quotes.replace(breaks, "\n")
 }
 
-/// The command that runs a case again.
-pub fn again(asked: &Asked, case: &str) -> String {
-    let heap = if asked.heap { " --heap" } else { "" };
-    format!("cargo xtask guard{heap} --case '{case}'")
+/// The command that runs a case again: that of the campaign `command` (`guard`, `valgrind`).
+pub fn again(command: &str, asked: &Asked, case: &str) -> String {
+    let heap = match asked.heap && command == "guard" {
+        true => " --heap",
+        false => "",
+    };
+    format!("cargo xtask {command}{heap} --case '{case}'")
 }

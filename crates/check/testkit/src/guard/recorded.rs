@@ -19,10 +19,24 @@ pub(super) const RECORD: &str = "--record";
 /// The argument that makes the program one that runs recorded cases.
 pub(super) const REPLAY: &str = "--replay";
 
-/// A case as it is sent: after its length in four bytes, little-endian. One of no length ends them.
+/// What is sent: each after its length in four bytes, little-endian.
+#[derive(Serialize, Deserialize)]
+enum Message {
+    /// A case comes next, of this name.
+    Starts(String),
+    /// It is to be run.
+    Run(Box<Recorded>),
+    /// It cannot be: the reference refuses it.
+    Refused(String),
+    /// It cannot even be made.
+    Wrong(String),
+    /// That was all.
+    Done,
+}
+
+/// A program as a plan's only step, with what it runs on.
 #[derive(Serialize, Deserialize)]
 struct Recorded {
-    name: String,
     isa: String,
     plan: Plan,
     symbols: Vec<(String, i64)>,
@@ -31,16 +45,44 @@ struct Recorded {
     outputs: Vec<Vec<u8>>,
 }
 
+/// Where messages go, until nobody reads them.
+struct Sender {
+    out: RefCell<std::io::BufWriter<std::io::StdoutLock<'static>>>,
+    heard: Cell<bool>,
+}
+
+impl Sender {
+    /// # Errors
+    /// It has no form, or is too long; where nobody reads it nothing is wrong.
+    fn send(&self, message: &Message) -> Result<(), String> {
+        let bytes = postcard::to_allocvec(message).map_err(|e| e.to_string())?;
+        let length = u32::try_from(bytes.len()).map_err(|e| e.to_string())?;
+        let mut out = self.out.borrow_mut();
+        let sent = out
+            .write_all(&length.to_le_bytes())
+            .and_then(|()| out.write_all(&bytes));
+        self.heard.set(self.heard.get() && sent.is_ok());
+        Ok(())
+    }
+}
+
+fn receive(from: &mut dyn Read) -> Result<Message, String> {
+    let mut length = [0; 4];
+    let cut = |e: std::io::Error| format!("the cases end early: {e}");
+    from.read_exact(&mut length).map_err(cut)?;
+    let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
+    from.read_exact(&mut bytes).map_err(cut)?;
+    reading(|| postcard::from_bytes(&bytes)).map_err(|e| e.to_string())
+}
+
 /// Sends programs in place of running them.
 struct Recorder<'a> {
     device: &'a CpuDevice,
-    /// The case that comes next.
-    name: &'a RefCell<String>,
-    out: &'a RefCell<dyn Write>,
-    heard: &'a Cell<bool>,
-    /// Cases that are passed over.
-    skip: &'a Cell<usize>,
+    to: &'a Sender,
 }
+
+/// What a [`Recorder`] refuses programs with that it sent: there is nothing to compare.
+const RECORDED: &str = "recorded";
 
 impl Subject for Recorder<'_> {
     fn name(&self) -> String {
@@ -51,92 +93,59 @@ impl Subject for Recorder<'_> {
         TargetKind::Cpu
     }
 
-    /// Refuses every program once it is sent: there is nothing to compare.
     fn run(
         &self,
         program: &TileProgram,
         symbols: &[(&str, i64)],
         buffers: &[Tensor],
     ) -> Result<Vec<Tensor>, Failure> {
-        let recorded = || Failure::Refused("recorded".into());
-        // Those that the reference refuses do not come here, so they do not count.
-        if let Some(less) = self.skip.get().checked_sub(1) {
-            self.skip.set(less);
-            return Err(recorded());
-        }
         let operands = program.kernel().operands.iter().zip(buffers);
         let of = |role: Role| {
             let own = operands.clone().filter(|(o, _)| o.role == role);
             own.map(|(_, b)| b.bytes().to_vec()).collect()
         };
         let case = Recorded {
-            name: self.name.borrow().clone(),
             isa: self.device.isa().to_string(),
             plan: OneStep::plan(self.device, program, symbols)?,
             symbols: symbols.iter().map(|(s, v)| (s.to_string(), *v)).collect(),
             inputs: of(Role::Read),
             outputs: of(Role::Write),
         };
-        let bytes = postcard::to_allocvec(&case).map_err(|e| Failure::Broken(e.to_string()))?;
-        let sent = send(&mut *self.out.borrow_mut(), &bytes);
-        self.heard.set(sent.is_ok());
-        Err(recorded())
+        let sent = self.to.send(&Message::Run(Box::new(case)));
+        sent.map_err(Failure::Broken)?;
+        Err(Failure::Refused(RECORDED.into()))
     }
-}
-
-fn send(out: &mut dyn Write, bytes: &[u8]) -> std::io::Result<()> {
-    let length = u32::try_from(bytes.len()).map_err(std::io::Error::other)?;
-    out.write_all(&length.to_le_bytes())?;
-    out.write_all(bytes)
-}
-
-fn receive(from: &mut dyn Read) -> Result<Vec<u8>, String> {
-    let mut length = [0; 4];
-    let cut = |e: std::io::Error| format!("the cases end early: {e}");
-    from.read_exact(&mut length).map_err(cut)?;
-    let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
-    from.read_exact(&mut bytes).map_err(cut)?;
-    Ok(bytes)
 }
 
 /// Sends the cases that are asked for but the first `skip` to standard output, for as long as somebody reads them.
 ///
 /// # Errors
-/// There is no device of an instruction set that was asked for, or there are cases that cannot be made: says which on
-/// standard error.
+/// There is no device of an instruction set that was asked for.
 pub(super) fn record(asked: &Asked, skip: usize) -> Result<(), String> {
-    let out = RefCell::new(std::io::BufWriter::new(std::io::stdout().lock()));
-    let (skip, heard) = (Cell::new(skip), Cell::new(true));
-    let (name, unmade) = (RefCell::new(String::new()), Cell::new(0));
-    let mut hears = |case: &str, came: Option<Came>| match came {
-        None => {
-            name.replace(case.to_string());
-            asked.wants(case) && heard.get()
-        }
-        Some(Came::Wrong(why)) => {
-            eprintln!("{case}: {why}");
-            unmade.set(unmade.get() + 1);
-            heard.get()
-        }
-        Some(_) => heard.get(),
+    let to = Sender {
+        out: RefCell::new(std::io::BufWriter::new(std::io::stdout().lock())),
+        heard: Cell::new(true),
     };
-    each_device(asked, &heard, &mut hears, &mut |device, run| {
-        let recorder = Recorder {
-            device,
-            name: &name,
-            out: &out,
-            heard: &heard,
-            skip: &skip,
+    let mut at = 0;
+    let mut hears = |case: &str, came: Option<Came>| {
+        let message = match came {
+            None if !asked.wants(case, &mut at, skip) => return false,
+            None => Message::Starts(case.to_string()),
+            Some(Came::Refused(why)) if why == RECORDED => return to.heard.get(),
+            Some(Came::Refused(why)) => Message::Refused(why),
+            Some(Came::Wrong(why)) => Message::Wrong(why),
+            // Nothing is run here.
+            Some(Came::Agreed) => return to.heard.get(),
         };
-        run(&[("Heap", &recorder)]);
+        to.send(&message).is_ok() && to.heard.get()
+    };
+    each_device(asked, &to.heard, &mut hears, &mut |device, run| {
+        run(&[("Heap", &Recorder { device, to: &to })]);
     })?;
-    let mut out = out.borrow_mut();
+    to.send(&Message::Done)?;
     // Who reads no longer has ended, and says why itself.
-    let _ = send(&mut *out, &[]).and_then(|()| out.flush());
-    match unmade.get() {
-        0 => Ok(()),
-        n => Err(format!("{n} cases cannot be made")),
-    }
+    let _ = to.out.borrow_mut().flush();
+    Ok(())
 }
 
 /// Runs the cases that come by standard input, each twice, and says on standard output what it does. Nothing is
@@ -148,18 +157,22 @@ pub(super) fn replay() -> Result<(), String> {
     let (mut from, mut out) = (std::io::stdin().lock(), std::io::stdout().lock());
     let mut devices: BTreeMap<String, CpuDevice> = BTreeMap::new();
     loop {
-        let bytes = receive(&mut from)?;
-        if bytes.is_empty() {
-            return say(&mut out, DONE, "").map_err(|e| e.to_string());
-        }
-        let case: Recorded = reading(|| postcard::from_bytes(&bytes)).map_err(|e| e.to_string())?;
-        say(&mut out, STARTS, &case.name).map_err(|e| e.to_string())?;
-        if !devices.contains_key(&case.isa) {
-            let isa = Isa::from_name(&case.isa).ok_or("a case is for no instruction set")?;
-            devices.insert(case.isa.clone(), device_of(isa)?);
-        }
-        let came = run_one(&devices[&case.isa], case);
-        say_what_came(&mut out, came).map_err(|e| e.to_string())?;
+        let said = match receive(&mut from)? {
+            Message::Done => return say(&mut out, DONE, "").map_err(|e| e.to_string()),
+            Message::Starts(name) => say(&mut out, STARTS, &name),
+            Message::Refused(why) => say_what_came(&mut out, Came::Refused(why)),
+            Message::Wrong(why) => say_what_came(&mut out, Came::Wrong(why)),
+            Message::Run(case) => {
+                if !devices.contains_key(&case.isa) {
+                    let isa =
+                        Isa::from_name(&case.isa).ok_or("a case is for no instruction set")?;
+                    devices.insert(case.isa.clone(), device_of(isa)?);
+                }
+                let came = run_one(&devices[&case.isa], *case);
+                say_what_came(&mut out, came)
+            }
+        };
+        said.map_err(|e| e.to_string())?;
     }
 }
 
