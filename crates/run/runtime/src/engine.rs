@@ -97,7 +97,7 @@ pub struct SessionView {
     /// How exactly f32 is multiplied, as was asked for.
     #[serde(default)]
     pub precision: Precision,
-    /// The ways by which steps reach an NVIDIA GPU; none on other devices.
+    /// The ways by which steps reach an NVIDIA GPU; none on other devices, and before a request has run.
     #[serde(default)]
     pub launched: BTreeSet<Way>,
 }
@@ -303,10 +303,20 @@ impl Engine {
     pub fn sessions(&self) -> Vec<SessionView> {
         let records = self.admission.records();
         let history = self.device.history();
-        records.iter().map(|b| self.view(b, &history)).collect()
+        let handles = self.session_handles();
+        let each = |b: &Arc<SessionRecord>| {
+            let handle = handles.iter().find(|h| h.record.id == b.id);
+            self.view(b, handle, &history)
+        };
+        records.iter().map(each).collect()
     }
 
-    pub(crate) fn view(&self, b: &SessionRecord, history: &[Worked]) -> SessionView {
+    pub(crate) fn view(
+        &self,
+        b: &SessionRecord,
+        handle: Option<&Arc<SessionHandle>>,
+        history: &[Worked],
+    ) -> SessionView {
         SessionView {
             id: b.id,
             name: b.name.clone(),
@@ -315,8 +325,8 @@ impl Engine {
             stats: b.stats.read(),
             predicted_s: b.cost_s(),
             families: b.families(history),
-            precision: b.precision,
-            launched: b.launched(),
+            precision: handle.map_or_else(Default::default, |h| h.plan_set.program.precision),
+            launched: handle.map_or_else(Default::default, |h| h.launched()),
         }
     }
 

@@ -11,7 +11,9 @@ use crate::trial::{Prepared, Trial, TrialShare};
 use crate::watch::{Capture, Observed, Watch};
 use crate::{Engine, RunError, batching};
 use device::{Permit, Recycler};
+use machine::Way;
 use plan::{Plan, PlanSegment, Program};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use supervisor::admission::{SessionId, SessionLoad, SessionPolicy};
@@ -172,6 +174,14 @@ impl SessionHandle {
             self.slots.replace(prewarmed);
             change(epoch)
         })
+    }
+
+    /// The ways by which requests of which no timeline is wanted reach an NVIDIA GPU, over all blocks that were
+    /// compiled so far; a block says its way once a request has run.
+    pub fn launched(&self) -> BTreeSet<Way> {
+        let epochs = self.plan_set.epochs();
+        let blocks = epochs.iter().flat_map(|e| &e.blocks);
+        blocks.filter_map(|b| b.exe.way()).collect()
     }
 
     /// Some requests run with this plan.

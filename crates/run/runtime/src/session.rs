@@ -19,7 +19,6 @@ use crate::watch::Watch;
 use crate::{Cancel, Engine, RunError, SessionView};
 use device::{Permit, Recycler, State, UnifiedBuffer};
 use layout::DimBox;
-use machine::Way;
 use plan::{Plan, Program, Timeline, VerifiedPlan};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,7 +80,7 @@ impl Session {
         policy.workers = options.workers.unwrap_or(engine.workers());
         policy.spread = options.workers.is_none();
         let record = engine.admission.open(|id| {
-            let b = SessionRecord::new(id, &program, policy);
+            let b = SessionRecord::new(id, program.name.clone(), program.weights.clone(), policy);
             // What runs on a GPU is not made of the host's workers.
             let gpu = engine.device().target().gpu.is_some();
             b.chosen
@@ -641,8 +640,8 @@ impl Session {
 
     /// What the session is at, and what its requests came to.
     pub fn view(&self) -> SessionView {
-        self.engine
-            .view(&self.record, &self.engine.device().history())
+        let history = self.engine.device().history();
+        self.engine.view(&self.record, Some(&self.handle), &history)
     }
 
     /// Takes no further requests and waits until those it has are done.
@@ -685,14 +684,6 @@ impl Session {
     /// Every plan that was made so far, those of branches and loop bodies included.
     pub fn plans(&self) -> Vec<Arc<VerifiedPlan>> {
         self.plan_set.plans()
-    }
-
-    /// The ways by which requests of which no timeline is wanted reach an NVIDIA GPU, over all blocks that were
-    /// compiled so far.
-    pub fn launched(&self) -> BTreeSet<Way> {
-        let epochs = self.plan_set.epochs();
-        let blocks = epochs.iter().flat_map(|e| &e.blocks);
-        blocks.filter_map(|b| b.exe.way()).collect()
     }
 
     /// A message of a stream is to be run at `due` if nobody receives it before.

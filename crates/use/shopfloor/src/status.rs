@@ -25,8 +25,8 @@ fn cut(text: &str, width: usize) -> String {
     }
 }
 
-/// A session's model; how its steps reach an NVIDIA GPU and how exactly f32 is multiplied, where that is not how it is
-/// on a CPU.
+/// A session's model, with the ways by which its steps reach an NVIDIA GPU and how exactly f32 is multiplied; the
+/// precision alone where somebody chose one and there is no such GPU.
 fn named(s: &SessionView) -> String {
     let mut how: Vec<String> = s.launched.iter().map(ToString::to_string).collect();
     if !how.is_empty() || s.precision != Precision::default() {
