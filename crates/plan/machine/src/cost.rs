@@ -192,6 +192,17 @@ impl Cost {
         }
     }
 
+    /// Adds `seconds` of latency that nothing overlaps.
+    pub fn wait(&mut self, seconds: f64) {
+        let busy = self.time_s - self.latency_s - self.launch_s;
+        self.latency_s += seconds;
+        self.time_s += seconds;
+        self.interval.1 += seconds;
+        if self.latency_s > busy && self.latency_s > self.launch_s {
+            self.bound = Bound::Latency;
+        }
+    }
+
     /// Makes this the cost of the same within `seconds`, where parts of it run side by side: what each level and
     /// unit has to do stays.
     pub fn within(&mut self, seconds: f64) {

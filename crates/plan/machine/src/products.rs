@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 /// thread, or a matrix instruction, has other instructions to do besides: those grow with the rim of its tile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProductCosts {
-    /// Multiplications of a matrix unit that a row or column of a CTA's tile takes the time of.
+    /// What each row and column of a CTA's tile costs, in cells of that tile, where matrix units multiply.
     pub matrix_rim: f64,
-    /// Multiply-adds that a row or column of a thread's tile takes the time of.
+    /// What each row and column of a thread's tile costs, in cells of that tile, where threads multiply and add.
     pub thread_rim: f64,
     /// Bytes of a row that take as long as a multiply-add, where both factors lie along the sum and are read by threads
     /// in rows far apart; `None` where that costs nothing.

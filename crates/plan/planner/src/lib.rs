@@ -23,7 +23,7 @@ pub use error::PlannerError;
 pub use plan::Precision;
 pub use program::{ProgramOptions, program};
 
-/// What the tests of this crate reach of its parts; it is no part of the API.
+/// For the tests of this crate; no part of its API.
 #[doc(hidden)]
 pub mod internals {
     pub use crate::bind::cut::{CutValue, NEVER, Problem};

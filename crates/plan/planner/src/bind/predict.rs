@@ -126,9 +126,7 @@ fn predict_by(ctx: Ctx, program: &TileProgram, counts: Option<CountWarps>) -> Op
         rounds_s = w.tasks.div_ceil(slots.max(1)) as f64 * costs.round_s;
     }
     let mut cost = predict(ctx.machine, known.as_ref().unwrap_or(eff), &w, ctx.workers);
-    cost.latency_s += rounds_s;
-    cost.time_s += rounds_s;
-    cost.interval.1 += rounds_s;
+    cost.wait(rounds_s);
     Some((w, cost))
 }
 

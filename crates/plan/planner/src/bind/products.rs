@@ -52,11 +52,18 @@ fn window(space: &Space, operand: OperandId, axis: AxisId) -> Option<bool> {
         let steps = |t: &(AxisId, layout::Dim)| space.ctx.top(&t.1) == 1;
         return Some(b.terms.iter().all(steps));
     }
-    // Without padding nothing is bounded: an axis beside it has the same stride where windows go on in single steps.
+    // Without padding nothing is bounded: windows go on along an axis in steps of fewer elements than they have.
     let own = space.stride(operand, axis);
-    let beside = |a: AxisId| a != axis && space.stride(operand, a) == own && space.extent(a) > 1;
+    let goes_on = |a: AxisId| -> Option<i64> {
+        let step = space.stride(operand, a);
+        let within = own > 0 && step % own == 0 && (1..space.extent(axis)).contains(&(step / own));
+        (a != axis && within && space.extent(a) > 1).then_some(step / own)
+    };
     let all = 0..space.extents.len() as AxisId;
-    (own > 0 && all.into_iter().any(beside)).then_some(true)
+    all.into_iter()
+        .filter_map(goes_on)
+        .min()
+        .map(|step| step == 1)
 }
 
 /// Bytes of a row of the sum, where both factors lie along it.
