@@ -334,9 +334,6 @@ fn bench_tells_emulated_time_and_compares_the_two_ways() {
 
 #[test]
 fn the_textbook_case_is_shown_both_ways() {
-    if !testing::turn("the_textbook_case_is_shown_both_ways", 3) {
-        return;
-    }
     if !testing::turn("the_textbook_case_is_shown_both_ways", 5) {
         return;
     }

@@ -123,20 +123,19 @@ fn machines_are_found_before_models() {
         "supervise",
         "what-if",
     ] {
-        let mut args = vec![command, "there_is_none.onnx", "--machine", "nosuch"];
-        match command {
-            "annotate" => args.extend(["--out", "none.onnx"]),
-            "emit" => args.extend(["--step", "0"]),
-            "what-if" => args.extend(["--set", "l2=2x"]),
-            _ => {}
+        for option in ["--machine", "--on"] {
+            let mut args = vec![command, "there_is_none.onnx", option, "nosuch"];
+            match command {
+                "annotate" => args.extend(["--out", "none.onnx"]),
+                "emit" => args.extend(["--step", "0"]),
+                "what-if" => args.extend(["--set", "l2=2x"]),
+                _ => {}
+            }
+            let o = common::shopfloor(&args);
+            let e = String::from_utf8_lossy(&o.stderr).into_owned();
+            let named = e.contains("nosuch") && !e.contains("onnx:");
+            assert!(!o.status.success() && named, "{args:?}: {e}");
         }
-        let o = common::shopfloor(&args);
-        let e = String::from_utf8_lossy(&o.stderr).into_owned();
-        assert!(!o.status.success(), "{args:?}");
-        assert!(
-            e.contains("nosuch") && !e.contains("onnx:"),
-            "{args:?}: {e}"
-        );
     }
 }
 

@@ -203,6 +203,10 @@ impl EngineArgs {
         }
         if let Some(d) = &self.on {
             b = b.with_device(d);
+            // A name of no device is refused before a model is read.
+            if !is_device(d) {
+                b.engine()?;
+            }
         }
         if let Some(t) = self.threads {
             b = b.with_threads(t as usize);
@@ -229,8 +233,7 @@ impl EngineArgs {
         Ok(b)
     }
 
-    /// What a plan is for: a device that is here, or machines that need not be. Asked before a model is read, so that
-    /// a machine that is not there is said at once.
+    /// What a plan is for: a device that is here, or machines that need not be.
     pub fn place(&self) -> Result<Place, Failure> {
         let Some(on) = self.on.as_deref().filter(|on| !is_device(on)) else {
             return Ok(Place::Device);

@@ -19,10 +19,10 @@ pub struct Args {
 
 pub fn run(a: Args) -> Done {
     first::measure(&a.engine)?;
-    a.engine.place()?;
+    let place = a.engine.place()?;
     let waiting = output::spinner("planning");
     let model = a.bound.open(&a.model)?;
-    let p = planned(&model, &a.engine, None, false)?;
+    let p = planned(&model, (&a.engine, place), None, false)?;
     let nodes = shopfloor_tools::annotate(&model, &p.plan, &p.view, &a.out)?;
     waiting.finish_and_clear();
     output::print(&format!(

@@ -72,17 +72,17 @@ pub struct Planned {
     pub machine: Machine,
 }
 
-/// The plan of `model` for what `engine` names: a device that is here is asked for it, any other name is a
-/// machine that need not be.
+/// The plan of `model` for `place`, which `engine` names: a device that is here is asked for it, a machine need not
+/// be.
 pub fn planned(
     model: &Model,
-    engine: &EngineArgs,
+    (engine, place): (&EngineArgs, Place),
     kernels: Option<Kernels>,
     saving: bool,
 ) -> Result<Planned, Failure> {
     let (sizes, _) = inputs::sizes(model);
     let dims = inputs::box_of(model, &sizes);
-    match engine.place()? {
+    match place {
         Place::Device if kernels.is_some() => Err(Failure::Usage(
             "--kernels is for predictions: name a machine with --on, such as --on a100; what is here runs our kernels"
                 .into(),
@@ -218,7 +218,8 @@ pub fn run(a: Args, given: &Given) -> Done {
     if let Some(list) = compared(&a)? {
         return fleet::run(&a, &path, list, given);
     }
-    a.engine.place()?;
+    // Before the model is read: a machine that is not there is said at once.
+    let place = a.engine.place()?;
     let waiting = output::spinner("planning");
     let model = a.bound.open(&path)?;
     let Planned {
@@ -226,7 +227,7 @@ pub fn run(a: Args, given: &Given) -> Done {
         saved,
         view,
         machine,
-    } = planned(&model, &a.engine, a.whose.kernels, a.out.is_some())?;
+    } = planned(&model, (&a.engine, place), a.whose.kernels, a.out.is_some())?;
     a.page.write(other, || {
         let kernels = a.whose.kernels.unwrap_or_default();
         Ok(pages::of_plan(&model, &plan, &view, &machine, kernels))

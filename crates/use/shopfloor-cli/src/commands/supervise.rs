@@ -76,11 +76,12 @@ pub fn run(a: Args) -> Done {
     #[cfg(unix)]
     let mut server = None;
     first::measure(&a.engine)?;
+    let builder = a.engine.builder()?;
     for model in &a.models {
         a.bound.tell(&Model::open(model, &a.bound.sized()?)?);
     }
     let report = supervised_load(
-        &a.engine.builder()?,
+        &builder,
         &a.models,
         &a.bound.sized()?,
         (a.callers as usize, a.seconds),
