@@ -13,7 +13,7 @@ use tensor::{Tensor, WeightStore};
 /// Runs programs on a device.
 pub struct OnDevice<'a>(pub &'a dyn Device);
 
-/// A plan whose only step is `p`, for a device that is named by its hash nowhere: nothing that runs it asks.
+/// A plan whose only step is `p`. The hashes in it are zeros: nothing that runs the plan reads them.
 fn plan(p: &TileProgram, dims: &DimBox, device: &dyn Device) -> Option<Plan> {
     let k = p.kernel();
     let (mut buffers, mut inputs, mut outputs) = (vec![], vec![], vec![]);

@@ -3,7 +3,7 @@ use crate::{
     CPU_FAMILIES, Case, Limits, MATRIX_FAMILIES, Rng, cases, cpu_schedules, gpu_schedules,
     matrix_schedules,
 };
-use kernel::{Family, Kernel, Role, TargetKind, TileProgram};
+use kernel::{Kernel, Role, TargetKind, TileProgram};
 use layout::DType;
 use reference::{Memory, run_kernel};
 use std::collections::BTreeMap;
@@ -200,10 +200,13 @@ pub fn seeds(count: usize) -> usize {
 /// says whether to go on.
 pub type Seen<'a> = dyn FnMut(&Case, Option<Result<(), String>>, &Outcome) -> bool + 'a;
 
-/// Runs the cases that `seed` makes, of every family or of `only`, each under several schedules.
+/// Which of a seed's cases are run, by their numbers.
+pub type Picks<'a> = dyn Fn(u64) -> bool + 'a;
+
+/// Runs those cases that `seed` makes, one or more of every family, that `picks` picks, each under several schedules.
 pub fn each(
     subject: &dyn Subject,
-    only: Option<Family>,
+    picks: &Picks<'_>,
     seed: u64,
     out: &mut Outcome,
     seen: &mut Seen<'_>,
@@ -216,10 +219,7 @@ pub fn each(
         TargetKind::Wgsl => &[],
     };
     all.extend(more.iter().map(|(_, make)| make(&mut rng)));
-    for case in all {
-        if only.is_some_and(|f| f != case.kernel.family) {
-            continue;
-        }
+    for (_, case) in (0..).zip(all).filter(|(n, _)| picks(*n)) {
         if !seen(&case, None, out) {
             return;
         }
@@ -231,20 +231,20 @@ pub fn each(
     }
 }
 
-/// Runs `count` cases of every family (or of `only`), each under several schedules.
+/// Runs those cases of `count` seeds that `picks` picks, each under several schedules.
 ///
 /// # Errors
 /// The first program that disagrees or fails, with its text and the seed that makes it again.
 pub fn run(
     subject: &dyn Subject,
-    only: Option<Family>,
+    picks: &Picks<'_>,
     seed: u64,
     count: usize,
 ) -> Result<Outcome, String> {
     let mut out = Outcome::default();
     for n in 0..count as u64 {
         let mut failed = None;
-        each(subject, only, seed + n, &mut out, &mut |_, came, _| {
+        each(subject, picks, seed + n, &mut out, &mut |_, came, _| {
             failed = came.and_then(Result::err);
             failed.is_none()
         });

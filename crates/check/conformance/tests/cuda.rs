@@ -27,7 +27,7 @@ fn every_family_agrees() {
             continue;
         }
         let d = device(name);
-        let out = run(&OnDevice(&d), None, seed, seeds(1));
+        let out = run(&OnDevice(&d), &|_| true, seed, seeds(1));
         let out = out.unwrap_or_else(|e| panic!("{name}: {e}"));
         println!("{name}: {:?}, refused {:?}", out.agreed, out.refused);
         assert!(out.total() > 10, "{out:?}");

@@ -7,7 +7,7 @@ use shopfloor_conformance::{Emulated, run, scalars, seeds, special};
 fn every_family_agrees_with_the_reference() {
     let own = testing::Share::cases(36, 1);
     let count = seeds((own.end - own.start) as usize);
-    let out = run(&Emulated::default(), None, 3000 + own.start, count);
+    let out = run(&Emulated::default(), &|_| true, 3000 + own.start, count);
     let out = out.unwrap_or_else(|e| panic!("{e}"));
     println!("{:?}, refused {:?}", out.agreed, out.refused);
     assert!(out.total() > 15, "{:?}", out.agreed);

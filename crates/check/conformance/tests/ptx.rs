@@ -100,7 +100,7 @@ fn every_family_is_assembled() {
     };
     let own = testing::Share::cases(16, 1);
     let count = (own.end - own.start) as usize;
-    let out = run(&a, None, 3000 + own.start, seeds(count)).unwrap_or_else(|e| panic!("{e}"));
+    let out = run(&a, &|_| true, 3000 + own.start, seeds(count)).unwrap_or_else(|e| panic!("{e}"));
     println!("{:?}, registers {:?}", out.agreed, a.registers.borrow());
     assert!(out.total() > 10, "{:?}", out.agreed);
     assert!(out.agreed.len() >= 5, "{:?}", out.agreed);

@@ -13,7 +13,7 @@ fn expected(why: &str) -> bool {
 fn check(subject: Interpreter, seed: u64, each: u64) -> Outcome {
     let own = testing::Share::cases(200, each);
     let count = seeds((own.end - own.start) as usize);
-    let out = run(&subject, None, seed + own.start, count);
+    let out = run(&subject, &|_| true, seed + own.start, count);
     let out = out.unwrap_or_else(|e| panic!("{e}"));
     for (why, n) in &out.refused {
         assert!(expected(why), "{n} times: {why}");

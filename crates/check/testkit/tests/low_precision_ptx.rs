@@ -91,6 +91,15 @@ fn cases() -> Vec<Case> {
         .collect()
 }
 
+/// A third of `all`, another one with every commit.
+fn of_this_run(all: Vec<Case>) -> impl Iterator<Item = Case> {
+    let share = testing::Share::of_run(3);
+    let numbered = (0..).zip(all);
+    numbered
+        .filter(move |(n, _)| share.picks(*n))
+        .map(|(_, c)| c)
+}
+
 /// y[m, n] = gelu(x[m, k] w[k, n] + c[n]), m a symbol.
 fn gemm(d: DType) -> Case {
     let (k, n) = (256, 512);
@@ -441,10 +450,7 @@ fn machine_code(case: &Case, tool: &Path, cubin: &Path) {
 
 #[test]
 fn the_emulator_runs_the_text() {
-    if !testing::turn("the_emulator_runs_the_text", 3) {
-        return;
-    }
-    for case in cases() {
+    for case in of_this_run(cases()) {
         let want = run_graph(&case.graph, &case.inputs).unwrap();
         for (name, arch) in MACHINES {
             let program = planned(&case, name, arch);
@@ -485,10 +491,11 @@ fn the_emulator_runs_the_text() {
 /// through shared memory.
 #[test]
 fn f32_copies_ahead_and_the_emulator_runs_the_text() {
-    if !testing::turn("f32_copies_ahead_and_the_emulator_runs_the_text", 3) {
-        return;
-    }
-    for case in [gemm(DType::F32), conv(DType::F32), attention(DType::F32)] {
+    for case in of_this_run(vec![
+        gemm(DType::F32),
+        conv(DType::F32),
+        attention(DType::F32),
+    ]) {
         let want = run_graph(&case.graph, &case.inputs).unwrap();
         for (name, arch) in MACHINES {
             let program = planned(&case, name, arch);
@@ -533,10 +540,7 @@ fn operands(case: &Case, program: &TileProgram, out: &Tensor) -> Vec<Tensor> {
 
 #[test]
 fn reference_evaluates_the_tile_programs() {
-    if !testing::turn("reference_evaluates_the_tile_programs", 3) {
-        return;
-    }
-    for case in cases() {
+    for case in of_this_run(cases()) {
         let want = run_graph(&case.graph, &case.inputs).unwrap();
         for (name, arch) in MACHINES {
             let program = planned(&case, name, arch);

@@ -31,7 +31,7 @@ pub fn suite(
         let mut told = Outcome::default();
         each(
             subject,
-            None,
+            &|_| true,
             seed,
             &mut Outcome::default(),
             &mut |case, came, so_far| {
