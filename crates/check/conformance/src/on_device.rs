@@ -60,6 +60,7 @@ fn plan(p: &TileProgram, dims: &DimBox, device: &dyn Device) -> Option<Plan> {
         cost_work: Work::default(),
         predicted: Cost::zero(),
         taken: false,
+        joined: false,
     };
     let symbols = dims.iter().map(|(s, _)| s.clone()).collect();
     let block = Block {

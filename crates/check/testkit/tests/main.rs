@@ -22,6 +22,7 @@ mod generate;
 mod graphs_on_device;
 mod guard;
 mod host_share;
+mod joined_steps;
 mod kernel_text;
 mod low_precision_ptx;
 mod mutate;

@@ -203,6 +203,17 @@ impl Cost {
         }
     }
 
+    /// Makes this the cost of the same step of `m` where it begins as part of the launch before it: a hand-over
+    /// in place of what a step takes to begin. `work` is what it was predicted from.
+    pub fn joined(&mut self, work: &mut Work, m: &Machine) {
+        let more = m.costs.handoff_s.value - m.costs.step_s.value;
+        for s in [&mut self.launch_s, &mut self.time_s, &mut self.interval.1] {
+            *s = (*s + more).max(0.0);
+        }
+        work.steps = work.steps.saturating_sub(1);
+        work.handoffs += 1;
+    }
+
     /// Makes this the cost of the same within `seconds`, where parts of it run side by side: what each level and
     /// unit has to do stays.
     pub fn within(&mut self, seconds: f64) {

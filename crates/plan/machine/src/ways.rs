@@ -5,6 +5,7 @@
 //! - *Steps*: the host makes one call for each copy and each kernel, and the GPU begins a kernel when it was
 //!   called and the one before it is over, a gap later. Short kernels wait for the host.
 //! - *Graph*: one call for a stretch of kernels between steps of the host; from kernel to kernel a node.
+//! - By both, a step may be part of the launch before it: then it begins a hand-over after that one's tasks.
 //! - *Resident*: a word there and back for a stretch, and from step to step a counter and the reads of the
 //!   step's record, which go to L2 one after the other. A CTA of the kernel has the threads and registers of
 //!   its most demanding step, so that a multiprocessor holds few of them and each step has as many tasks at
@@ -98,6 +99,8 @@ pub struct KernelSpan {
     pub alone: f64,
     /// Cycles that the CTAs which a multiprocessor holds take when their warps go in step.
     pub in_step: f64,
+    /// Where steps are launched it is part of the launch before it, whose CTAs that end last run it.
+    pub joined: bool,
 }
 
 impl KernelSpan {
@@ -112,6 +115,7 @@ impl KernelSpan {
             warps: warps.map_or(0, |w| w.per_task),
             alone: warps.map_or(0.0, |w| w.alone),
             in_step: warps.map_or(0.0, |w| w.in_step),
+            joined: false,
         }
     }
 
@@ -246,6 +250,9 @@ impl Pricing<'_> {
                     gpu = gpu.max(host);
                     first = true;
                     waited = true;
+                }
+                Leg::Kernel(k) if k.joined && !first => {
+                    gpu += self.m.costs.handoff_s.value + k.body_s;
                 }
                 Leg::Kernel(k) if way == Way::Graph => {
                     let node = self.ways.graph_node_s.value;

@@ -1,7 +1,7 @@
 //! The data of plans: devices, buffers, steps, waits, blocks. The planner writes it, the verifier (`verify`)
 //! proves it, devices compile its blocks. Nothing here decides anything.
 use crate::{Constraint, HostOp, ValueIx, Why};
-use kernel::{Kernel, Schedule, TileProgram};
+use kernel::{Kernel, Mapping, Schedule, TileProgram};
 use layout::{DType, Dim, DimBox, Sym};
 use machine::{Cost, Way, Work};
 use serde::{Deserialize, Serialize};
@@ -146,12 +146,15 @@ pub enum TileMap {
         /// Elements of a block of the earlier step.
         earlier_span: Dim,
     },
+    /// Task `t` of `n` needs tasks `t`, `t + n`, `t + 2 n`, ...: those that make parts of one sum.
+    Interleaved,
 }
 
 impl TileMap {
     /// Every dimension expression, in a fixed order.
     pub fn dims(&self) -> Vec<&Dim> {
         match self {
+            TileMap::Interleaved => vec![],
             TileMap::Range { ratio } => vec![ratio],
             TileMap::Spans {
                 tasks,
@@ -164,9 +167,11 @@ impl TileMap {
         }
     }
 
-    /// The map with its dimensions evaluated by `value`; `None` when one has no sensible value.
+    /// The map with its dimensions evaluated by `value`; `None` when one has no sensible value. Of interleaved
+    /// tasks, which do not lie side by side, it names all.
     pub fn at(&self, value: &dyn Fn(&Dim) -> Option<i64>) -> Option<TileNeeds> {
         let (tasks, span, before, after, earlier_tasks, earlier_span) = match self {
+            TileMap::Interleaved => (1, 0, 0, i64::MAX, 1, 1),
             TileMap::Range { ratio } => (1, value(ratio)?, 0, 0, 1, 1),
             TileMap::Spans {
                 tasks,
@@ -290,6 +295,10 @@ pub struct Step {
     /// Its schedule is that of another box: nobody looked for a better one in this.
     #[serde(default)]
     pub taken: bool,
+    /// Where steps are launched it has no launch of its own: of the tasks of the step before it that one of its
+    /// tasks needs, the CTA that ends last runs it. See [`Step::may_join`].
+    #[serde(default)]
+    pub joined: bool,
 }
 
 /// Steps between control flow, with their memory: the part of a plan that runs without asking
@@ -326,6 +335,27 @@ pub struct Block {
 }
 
 impl Step {
+    /// Whether it may be [`Step::joined`] as step number `at`, behind `before`: both are kernels of one GPU whose code
+    /// is printed, and it has one task, which needs all of that step, or needs some of its tasks each that lie
+    /// [interleaved](TileMap::Interleaved).
+    pub fn may_join(&self, before: &Step, at: usize) -> bool {
+        let printed = |s: &Step| match &s.work {
+            StepWork::Kernel { schedule, .. } => {
+                matches!(&schedule.mapping, Mapping::Gpu(g) if g.code.is_none())
+            }
+            StepWork::Host { .. } => false,
+        };
+        let needs = |w: &Wait| match w {
+            Wait::Step(s) => *s as usize + 1 == at && self.tasks.is_one(),
+            Wait::Tiles { step, map } => *step as usize + 1 == at && *map == TileMap::Interleaved,
+        };
+        self.device == before.device
+            && printed(self)
+            && printed(before)
+            && !before.joined
+            && self.waits.iter().any(needs)
+    }
+
     /// Buffers that a kernel has as operands, or that a host step reads.
     pub fn uses(&self) -> Vec<BufferId> {
         match &self.work {

@@ -10,11 +10,10 @@ fn span(step: &Step, own: u32) -> Option<KernelSpan> {
         return None;
     };
     match (&schedule.mapping, step.device == own) {
-        (Mapping::Gpu(g), true) => Some(KernelSpan::of(
-            &step.cost_work,
-            &step.predicted,
-            g.threads.into(),
-        )),
+        (Mapping::Gpu(g), true) => Some(KernelSpan {
+            joined: step.joined,
+            ..KernelSpan::of(&step.cost_work, &step.predicted, g.threads.into())
+        }),
         _ => None,
     }
 }

@@ -144,6 +144,7 @@ impl Task {
             cost_work: machine::Work::default(),
             predicted: machine::Cost::zero(),
             taken: false,
+            joined: false,
         };
         let dims = DimBox::new();
         let steps = Steps::compile(

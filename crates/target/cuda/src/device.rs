@@ -151,7 +151,7 @@ impl Device for CudaDevice {
         let way = self.request_way(plan.plan()).map(|t| t.way);
         let asked = self.gpu.options.launch.or(plan.plan().launch);
         if asked != Some(Way::Resident) {
-            return Ok(Arc::new(make(0)?.with_graphs(way == Some(Way::Graph))));
+            return Ok(Arc::new(make(0)?.launched(way == Some(Way::Graph))?));
         }
         // Where weights are streamed, the kernel's room comes from that of weights that stay; with more of
         // them streamed the tables are a little longer.

@@ -72,6 +72,8 @@ pub(crate) struct CudaExecutable {
     /// Offset of the words for faults, and bytes in all.
     pub faults: u64,
     pub frame_bytes: u64,
+    /// Offset of the words for arrivals, and how many there are.
+    pub arrivals: (u64, u32),
     /// Bytes of device memory that were kept free beside weights and a frame.
     pub spare: u64,
     pub staged_bytes: usize,
@@ -292,6 +294,7 @@ impl CudaExecutable {
             places,
             faults,
             frame_bytes,
+            arrivals: (frame_bytes, 0),
             spare,
             staged_bytes: staged,
             inputs,
@@ -315,15 +318,23 @@ impl Executable for CudaExecutable {
         let b = block_of(&self.plan, self.block)?;
         let failed = self.failed("the memory of a request");
         let stream = || Stream::new(&self.gpu.context, 0).map_err(&failed);
+        let compute = stream()?;
+        let memory = self.gpu.pool.take(self.frame_bytes).map_err(&failed)?;
+        let (at, count) = self.arrivals;
+        if count > 0 {
+            let (words, bytes) = (memory.ptr().offset(at), u64::from(count) * 4);
+            let zeroed = self.gpu.context.fill(words, 0, bytes, compute.id());
+            zeroed.map_err(&failed)?;
+        }
         Ok(Frame(Box::new(CudaFrame {
             bound: Bound::for_block(&self.params, b, &self.plan.plan().dims)?,
-            memory: self.gpu.pool.take(self.frame_bytes).map_err(&failed)?,
+            memory,
             pinned: self
                 .gpu
                 .context
                 .pinned(self.staged_bytes + b.steps.len() * 4)
                 .map_err(&failed)?,
-            compute: stream()?,
+            compute,
             copies: stream()?,
             events: vec![],
             graphs: Graphs::default(),
@@ -409,11 +420,23 @@ impl Executable for CudaExecutable {
 }
 
 impl CudaExecutable {
-    /// The same with launches in a row queued as graphs, or one by one.
-    #[must_use]
-    pub fn with_graphs(mut self, graphs: bool) -> CudaExecutable {
+    /// The same for requests whose steps are launched: in a row as graphs, or one by one, each with the one behind it
+    /// where the plan says so.
+    ///
+    /// # Errors
+    /// A launch of two steps cannot be made.
+    pub fn launched(mut self, graphs: bool) -> Result<CudaExecutable, DeviceError> {
         self.graphs = graphs;
-        self
+        let plan = self.plan.clone();
+        let (b, dims) = (block_of(&plan, self.block)?, &plan.plan().dims);
+        let programs = plan.step_programs(self.block);
+        let top = |d: &layout::Dim| dims.at_top(d);
+        let list = (&b.steps[..], programs);
+        let words = self.steps.join(&self.gpu, list, top, &mut self.params)?;
+        let at = self.frame_bytes.next_multiple_of(4);
+        self.arrivals = (at, words);
+        self.frame_bytes = at.saturating_add(u64::from(words) * 4);
+        Ok(self)
     }
 
     /// Runs a request; nothing of one that failed is left running when the next one begins.
@@ -471,11 +494,16 @@ impl CudaExecutable {
         Ok(out)
     }
 
+    /// Whether every step has a launch of its own in a request whose launches are `timed` or not: so that each has a
+    /// time, or is behind the weights that are brought for it.
+    fn apart(&self, timed: bool) -> bool {
+        timed || self.kept.loads.iter().any(|l| !l.is_empty())
+    }
+
     /// The way by which the block's kernels are launched for a request whose launches are `timed` or not.
     fn way_of(&self, timed: bool) -> Option<Way> {
         let kernels = self.steps.work.iter().any(|w| matches!(w, Work::Kernel(_)));
-        let apart = timed || self.kept.loads.iter().any(|l| !l.is_empty());
-        kernels.then_some(match self.graphs && !apart {
+        kernels.then_some(match self.graphs && !self.apart(timed) {
             true => Way::Graph,
             false => Way::Steps,
         })
@@ -660,6 +688,8 @@ impl CudaExecutable {
     ) -> Result<(), DeviceError> {
         let failed = self.failed("a request");
         let b = block_of(&self.plan, self.block)?;
+        // Times are taken, and weights brought, launch by launch.
+        let apart = self.apart(g.watch.is_some() || r.stop_after.is_some());
         let mut next = 0;
         while next < count {
             let step = next;
@@ -672,16 +702,24 @@ impl CudaExecutable {
             }
             next = step + 1;
             match &self.steps.work[step] {
-                Work::Kernel(_) if g.graphs.is_some() => {
-                    let breaks = |s: usize| !waits[s].is_empty();
-                    let all = graphs::stretch(step, &self.steps.work, &b.steps, breaks);
+                Work::Kernel(_) => {
+                    let breaks = |s: usize| s >= count || !waits[s].is_empty();
+                    let all = match (apart, g.graphs.is_some()) {
+                        (true, _) => step..next,
+                        (_, true) => graphs::stretch(step, &self.steps.work, &b.steps, breaks),
+                        // One launch may be two steps.
+                        (_, false) if breaks(next) => step..next,
+                        (_, false) => {
+                            step..next
+                                + usize::from(self.steps.holds_next(step, p, self.arrivals.1))
+                        }
+                    };
                     next = all.end.max(next);
                     match all.len() {
-                        0 | 1 => g.kernel(step, p)?,
+                        0 | 1 => g.kernels(step..next, p)?,
                         _ => g.graph(all, p)?,
                     }
                 }
-                Work::Kernel(_) => g.kernel(step, p)?,
                 Work::Host(_) => g.host(step, p)?,
                 Work::Far => g.far(step, p)?,
                 Work::CopyDirection(r) => g.road(step, r, p)?,

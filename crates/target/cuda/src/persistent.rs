@@ -5,7 +5,7 @@ use crate::driver::{DevicePtr, Pinned};
 use crate::handles::{Event, Stream};
 use crate::place::{Constant, Gpu};
 use crate::pool::Block as Memory;
-use crate::steps::{CopyDirection, Steps, Work};
+use crate::steps::{CopyDirection, Steps, Words, Work};
 use device::{Device, DeviceError, HostMemory, HostPart, HostView};
 use plan::{Block, Bound, BufferKind, Params, VerifiedPlan};
 use std::sync::{Arc, Mutex};
@@ -456,8 +456,8 @@ impl Init<'_> {
             let at = |x: usize| now[x].as_ref().map_or(DevicePtr(0), Memory::ptr);
             match &steps.work[i] {
                 Work::Kernel(_) => {
-                    let word = faults.ptr().offset(i as u64 * 4);
-                    steps.launch(gpu, (i, false), p, &at, word, &stream)?;
+                    let words = Words::of_faults(faults.ptr());
+                    steps.launch(gpu, (i, false, false), p, &at, words, &stream)?;
                 }
                 Work::Host(h) => {
                     stream.synchronize().map_err(failed)?;

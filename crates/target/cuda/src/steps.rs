@@ -5,20 +5,44 @@ use crate::host::Host;
 use crate::modules::Module;
 use crate::place::Gpu;
 use device::{DeviceError, is_road};
-use emit::ptx::ParamValue;
+use emit::ptx::{ParamSpec, ParamValue};
 use kernel::{Role, TileProgram};
-use layout::DType;
+use layout::{DType, Dim};
 use plan::{Block, Params, Step, StepWork};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Dynamic shared memory that a launch may have without asking.
 const SHARED: u32 = 48 << 10;
 
 /// Where an argument of a launch comes from.
+#[derive(Clone, Copy)]
 enum Source {
     Buffer(usize),
     Param(u32),
     Fault,
+    /// The next step's.
+    NextFault,
+    Arrivals,
+}
+
+/// Words on the device that launches write beside buffers.
+#[derive(Clone, Copy)]
+pub(crate) struct Words {
+    /// One for faults per step.
+    pub faults: DevicePtr,
+    /// Zeros between launches, so many of them.
+    pub arrivals: (DevicePtr, u32),
+}
+
+impl Words {
+    /// Without any for arrivals.
+    pub fn of_faults(faults: DevicePtr) -> Words {
+        Words {
+            faults,
+            arrivals: (DevicePtr(0), 0),
+        }
+    }
 }
 
 /// How a step is launched; numbers of parameters where they depend on a request's dims.
@@ -102,6 +126,21 @@ impl CopyDirection {
     }
 }
 
+/// A launch of two steps, and the parameters with the numbers of their tasks.
+struct Joined {
+    kernel: Kernel,
+    tasks: [u32; 2],
+}
+
+impl Joined {
+    /// Whether it does what both steps do under the parameters `p`, with so many words for arrivals: a CTA of the
+    /// first runs each of the second's tasks.
+    fn fits(&self, p: &[i64], words: u32) -> bool {
+        let [first, second] = self.tasks.map(|i| p[i as usize]);
+        first >= 1 && second >= 1 && first % second == 0 && second <= i64::from(words)
+    }
+}
+
 pub(crate) enum Work {
     Kernel(Kernel),
     /// A host operator on copies of its operands.
@@ -116,6 +155,8 @@ pub(crate) struct Steps {
     pub names: Vec<String>,
     nodes: Vec<String>,
     pub work: Vec<Work>,
+    /// Launches of a step with the one behind it, by the first's number.
+    joined: BTreeMap<usize, Joined>,
     /// Buffers read and written, per step.
     pub reads: Vec<Vec<usize>>,
     pub writes: Vec<Vec<usize>>,
@@ -139,6 +180,7 @@ impl Steps {
             names: steps.iter().map(|s| s.name.clone()).collect(),
             nodes: steps.iter().map(|s| s.nodes.join(", ")).collect(),
             work: vec![],
+            joined: BTreeMap::new(),
             reads: vec![],
             writes: vec![],
         };
@@ -230,20 +272,56 @@ impl Steps {
         Ok(())
     }
 
+    /// Makes launches of the steps of `list` that have none of their own, with the step before each; gives the
+    /// tasks that such a step has at most.
+    pub fn join(
+        &mut self,
+        gpu: &Gpu,
+        (list, programs): (&[Step], &[Option<TileProgram>]),
+        top: impl Fn(&Dim) -> Option<i64>,
+        params: &mut Params,
+    ) -> Result<u32, DeviceError> {
+        let mut most = 0;
+        for (i, (pair, both)) in list.windows(2).zip(programs.windows(2)).enumerate() {
+            let ([first, second], [Some(a), Some(b)]) = (pair, both) else {
+                continue;
+            };
+            let here = |w: &Work| matches!(w, Work::Kernel(_));
+            if !second.joined || !self.work[i..i + 2].iter().all(here) {
+                continue;
+            }
+            let kernel = together(gpu, (first, a), (second, b), params)?;
+            let tasks = [&first.tasks, &second.tasks].map(|d| params.intern(d));
+            self.joined.insert(i, Joined { kernel, tasks });
+            let tasks = top(&second.tasks).and_then(|n| u32::try_from(n).ok());
+            most = most.max(tasks.unwrap_or(0));
+        }
+        Ok(most)
+    }
+
+    /// Whether launch `i` is that of the step behind it too, under the parameters `p` and with so many words for
+    /// arrivals.
+    pub fn holds_next(&self, i: usize, p: &[i64], words: u32) -> bool {
+        self.joined.get(&i).is_some_and(|j| j.fits(p, words))
+    }
+
     /// Queues launch `i`, which may begin before the launch that was queued last is over if it is `early`; `at`
-    /// gives the address of a buffer, `fault` that of its word. None where it has no tasks.
+    /// gives the address of a buffer. With the step behind it if `next`. None where it has no tasks.
     pub fn launch(
         &self,
         gpu: &Gpu,
-        (i, early): (usize, bool),
+        (i, early, next): (usize, bool, bool),
         p: &[i64],
         at: &dyn Fn(usize) -> DevicePtr,
-        fault: DevicePtr,
+        words: Words,
         stream: &Stream,
     ) -> Result<Option<u32>, DeviceError> {
-        let Work::Kernel(k) = &self.work[i] else {
-            return Ok(None);
+        let k = match (&self.work[i], self.joined.get(&i)) {
+            (_, Some(both)) if next => &both.kernel,
+            (Work::Kernel(k), _) => k,
+            _ => return Ok(None),
         };
+        let fault = |i: usize| Arg::Pointer(words.faults.offset(i as u64 * 4));
         let mut shape = k.geometry.at(p).map_err(|why| self.error(i, why))?;
         shape.early = early && k.early;
         let tasks = shape.grid.iter().fold(1u32, |n, &g| n.saturating_mul(g));
@@ -256,7 +334,9 @@ impl Steps {
             .map(|a| match a {
                 Source::Buffer(b) => Arg::Pointer(at(*b)),
                 Source::Param(d) => Arg::I64(p[*d as usize]),
-                Source::Fault => Arg::Pointer(fault),
+                Source::Fault => fault(i),
+                Source::NextFault => fault(i + 1),
+                Source::Arrivals => Arg::Pointer(words.arrivals.0),
             })
             .collect();
         gpu.context
@@ -273,6 +353,73 @@ fn most_shared(gpu: &Gpu) -> u32 {
     u32::try_from(bytes).unwrap_or(SHARED)
 }
 
+/// Where the parameter `p` of a step on the buffers `args` comes from.
+fn source(p: &ParamSpec, args: &[u32], params: &mut Params) -> Source {
+    match &p.value {
+        ParamValue::Operand(o) => Source::Buffer(args[*o as usize] as usize),
+        ParamValue::Dim(d) => Source::Param(params.intern(d)),
+        ParamValue::Fault => Source::Fault,
+    }
+}
+
+/// The module of a text. Its first line is for people: without it, steps that do the same share a module.
+fn module(gpu: &Gpu, text: String) -> Result<Arc<Module>, crate::DriverError> {
+    gpu.modules.load(&match text.split_once('\n') {
+        Some((first, rest)) if first.starts_with("//") => format!("//\n{rest}"),
+        _ => text,
+    })
+}
+
+/// The launch of two steps.
+fn together(
+    gpu: &Gpu,
+    (s, first): (&Step, &TileProgram),
+    (t, second): (&Step, &TileProgram),
+    params: &mut Params,
+) -> Result<Kernel, DeviceError> {
+    let fail = |why: String| DeviceError::Unsupported {
+        device: gpu.name.clone(),
+        step: format!("{}, then {}", s.name, t.name),
+        why,
+    };
+    let ptx = emit::ptx::joined(first, second, gpu.arch).map_err(|e| fail(e.to_string()))?;
+    let driver = |e: crate::DriverError| fail(e.to_string());
+    let module = module(gpu, ptx.text).map_err(driver)?;
+    let function = module.function(&ptx.entry).map_err(driver)?;
+    if ptx.shared_bytes > SHARED {
+        let asked = gpu.context.allow_shared(function, ptx.shared_bytes);
+        asked.map_err(driver)?;
+    }
+    let mut args = vec![];
+    for ((step, list), fault) in [s, t]
+        .into_iter()
+        .zip(&ptx.params)
+        .zip([Source::Fault, Source::NextFault])
+    {
+        let StepWork::Kernel { args: own, .. } = &step.work else {
+            return Err(fail("one of them is no kernel; verify the plan".into()));
+        };
+        args.extend(list.iter().map(|p| match source(p, own, params) {
+            Source::Fault => fault,
+            other => other,
+        }));
+    }
+    args.extend([&s.tasks, &t.tasks].map(|d| Source::Param(params.intern(d))));
+    args.push(Source::Arrivals);
+    Ok(Kernel {
+        function,
+        _module: module,
+        args,
+        geometry: Geometry::Tasks {
+            tasks: params.intern(&s.tasks),
+            threads: ptx.threads,
+            shared_bytes: ptx.shared_bytes,
+        },
+        early: ptx.early,
+        faults: vec![],
+    })
+}
+
 fn launch(
     gpu: &Gpu,
     s: &Step,
@@ -287,12 +434,7 @@ fn launch(
     };
     let ptx = emit::ptx::emit(program, gpu.arch).map_err(|e| fail(e.to_string()))?;
     let driver = |e: crate::DriverError| fail(e.to_string());
-    // The name in the first line is for people: without it, steps that do the same share a module.
-    let text = match ptx.text.split_once('\n') {
-        Some((first, rest)) if first.starts_with("//") => format!("//\n{rest}"),
-        _ => ptx.text,
-    };
-    let module = gpu.modules.load(&text).map_err(driver)?;
+    let module = module(gpu, ptx.text).map_err(driver)?;
     let function = module.function(&ptx.entry).map_err(driver)?;
     let shared = match &ptx.own {
         None => ptx.shared_bytes,
@@ -318,11 +460,7 @@ fn launch(
             shared: params.intern(&c.shared),
         },
     };
-    let list = ptx.params.iter().map(|p| match &p.value {
-        ParamValue::Operand(o) => Source::Buffer(args[*o as usize] as usize),
-        ParamValue::Dim(d) => Source::Param(params.intern(d)),
-        ParamValue::Fault => Source::Fault,
-    });
+    let list = ptx.params.iter().map(|p| source(p, args, params));
     Ok(Kernel {
         function,
         _module: module,

@@ -5,7 +5,7 @@ use crate::graphs::Graphs;
 use crate::handles::{Event, Graph, Stream};
 use crate::persistent::{PersistentBuffer, Ring};
 use crate::pool::Block as Memory;
-use crate::steps::{CopyDirection, Work};
+use crate::steps::{CopyDirection, Words, Work};
 use crate::watch::Watch;
 use device::{DeviceError, HostMemory, HostView, Permit};
 use plan::{Activity, Block, Timeline};
@@ -259,7 +259,34 @@ impl StreamRequest<'_> {
         slot.filled.record(&ring.copies).map_err(failed)
     }
 
-    pub fn kernel(&mut self, step: usize, p: &[i64]) -> Result<(), DeviceError> {
+    /// Words that launches write beside buffers.
+    fn words(&self) -> Words {
+        let at = |offset| self.memory.ptr().offset(offset);
+        let (arrivals, count) = self.e.arrivals;
+        Words {
+            faults: at(self.e.faults),
+            arrivals: (at(arrivals), count),
+        }
+    }
+
+    /// Steps that the launch of step `step` stands for, of which those before `end` are queued together.
+    fn held(&self, step: usize, end: usize, p: &[i64]) -> usize {
+        let both = step + 1 < end && self.e.steps.holds_next(step, p, self.e.arrivals.1);
+        1 + usize::from(both)
+    }
+
+    /// Queues the launches of `steps` one by one.
+    pub fn kernels(&mut self, steps: Range<usize>, p: &[i64]) -> Result<(), DeviceError> {
+        let mut step = steps.start;
+        while step < steps.end {
+            let held = self.held(step, steps.end, p);
+            self.kernel((step, held > 1), p)?;
+            step += held;
+        }
+        Ok(())
+    }
+
+    fn kernel(&mut self, (step, next): (usize, bool), p: &[i64]) -> Result<(), DeviceError> {
         let streams = self.loads.get(self.begun) == Some(&step);
         let failed = self.e.failed("streamed weights");
         if streams && let Some(ring) = &self.ring {
@@ -268,11 +295,12 @@ impl StreamRequest<'_> {
         }
         let (e, compute) = (self.e, self.compute);
         let mut watch = self.watch.take();
-        let word = self.memory.ptr().offset(e.faults + step as u64 * 4);
+        let words = self.words();
         let at = |b: usize| self.address(b, step);
         let what = (Activity::Kernel, step, 0);
         let queued = Watch::around(&mut watch, &e.gpu, compute, COMPUTE, what, || {
-            e.steps.launch(&e.gpu, (step, false), p, &at, word, compute)
+            let which = (step, false, next);
+            e.steps.launch(&e.gpu, which, p, &at, words, compute)
         });
         self.watch = watch;
         let tasks = queued?;
@@ -313,13 +341,13 @@ impl StreamRequest<'_> {
     /// Queues the launches of `steps`, by one call where there is a graph of them.
     pub fn graph(&mut self, steps: Range<usize>, p: &[i64]) -> Result<(), DeviceError> {
         let Some(graphs) = self.graphs.take() else {
-            return steps.into_iter().try_for_each(|step| self.kernel(step, p));
+            return self.kernels(steps, p);
         };
         let launched = self.launch_graph(graphs, steps.clone(), p);
         self.graphs = Some(graphs);
         match launched? {
             true => self.behind(steps.len()),
-            false => steps.into_iter().try_for_each(|step| self.kernel(step, p)),
+            false => self.kernels(steps, p),
         }
     }
 
@@ -333,13 +361,15 @@ impl StreamRequest<'_> {
         let (e, compute) = (self.e, self.compute);
         let failed = e.failed("a graph");
         let queue = || {
-            steps.clone().try_for_each(|step| {
-                let word = self.memory.ptr().offset(e.faults + step as u64 * 4);
+            let (words, mut step) = (self.words(), steps.start);
+            while step < steps.end {
+                let held = self.held(step, steps.end, p);
                 let at = |b: usize| self.address(b, step);
-                e.steps
-                    .launch(&e.gpu, (step, step > steps.start), p, &at, word, compute)
-                    .map(drop)
-            })
+                let which = (step, step > steps.start, held > 1);
+                e.steps.launch(&e.gpu, which, p, &at, words, compute)?;
+                step += held;
+            }
+            Ok(())
         };
         let make = || Graph::of(&e.gpu.context, compute, queue, &failed);
         match graphs.graph(steps.start, (p, &self.lent), make) {

@@ -36,7 +36,8 @@
 //! - `ids`: devices, buffers and waits exist; waits point to earlier steps; a kernel has one buffer
 //!   per operand.
 //! - `waits`: a wait by tiles names all tasks of its step: the same number for every task, or the
-//!   spans that follow from the two steps' accesses to one buffer.
+//!   spans or the interleaved tasks that follow from the two steps' accesses to one buffer.
+//! - `joined`: a step that has no launch of its own is one that [`Step::may_join`] allows.
 //! - `kernel`: kernel and schedule make a valid tile program (rules of the kernel crate).
 //! - `extents`: no axis has a negative extent; leaves of a blocked axis cover it.
 //! - `tasks`: the number of tasks is that of the schedule's grid and below 2^31; a host step has one.

@@ -95,7 +95,9 @@ impl Ordering {
                                 let some = ratio.known().is_some_and(|r| r >= 1);
                                 some && other.tasks == s.tasks.clone() * ratio.clone()
                             }
-                            TileMap::Spans { .. } => derived(other, s, map, p),
+                            TileMap::Spans { .. } | TileMap::Interleaved => {
+                                derived(other, s, map, p)
+                            }
                         };
                         b.need(fits, "waits", || {
                             format!(
@@ -103,7 +105,7 @@ impl Ordering {
                                 other.tasks, other.name
                             )
                         })?;
-                        if matches!(map, TileMap::Spans { .. }) {
+                        if !matches!(map, TileMap::Range { .. }) {
                             tiled.insert((at, *step as usize), map.clone());
                         }
                         // A task starts only after a task of that step, which started after these.

@@ -5,8 +5,9 @@
 //! touches, and a block of the reader reads a span with a rim.
 use super::access::{Prover, Shape};
 use crate::{Step, StepWork, TileMap};
-use kernel::{Kernel, Schedule, work};
+use kernel::{Access, AxisId, AxisTile, Kernel, Schedule, Term, work};
 use layout::{Dim, DimBox};
+use std::collections::BTreeMap;
 
 /// How a step goes through a buffer.
 struct Walk {
@@ -51,6 +52,69 @@ fn walk(kernel: &Kernel, schedule: &Schedule, operand: usize, p: &Prover) -> Opt
     })
 }
 
+/// Something where task `t` of the `n` of `step` reads just what tasks `t`, `t + n`, ... of `earlier` write: the grid of
+/// `step` is that of `earlier` without its outermost axis, and both go through the same elements, piece by piece.
+fn interleaved(earlier: &Step, written: usize, step: &Step, read: usize) -> Option<()> {
+    let (
+        StepWork::Kernel {
+            kernel: k,
+            schedule: s,
+            ..
+        },
+        StepWork::Kernel {
+            kernel: l,
+            schedule: t,
+            ..
+        },
+    ) = (&earlier.work, &step.work)
+    else {
+        return None;
+    };
+    let (outer, rest) = s.grid.split_first()?;
+    // An axis of one piece is whole in every task, as is one that no grid cuts.
+    let several = |k: &Kernel, c: &&AxisTile| {
+        let extent = k.axes[c.axis as usize].extent.known();
+        extent.is_none_or(|e| e > c.tile)
+    };
+    let rest: Vec<&AxisTile> = rest.iter().filter(|c| several(k, c)).collect();
+    let mine: Vec<&AxisTile> = t.grid.iter().filter(|c| several(l, c)).collect();
+    let (w, r) = (k.operands.get(written)?, l.operands.get(read)?);
+    let plain = |a: &Access| a.indexed.is_empty() && a.bounds.is_empty();
+    let straight = s.raster == 1 && t.raster == 1 && rest.len() == mine.len();
+    let same = w.access.offset == r.access.offset && w.elements == r.elements;
+    (straight && outer.tile == 1 && plain(&w.access) && plain(&r.access) && same).then_some(())?;
+    let (mut left, mut right) = (terms(k, &w.access), terms(l, &r.access));
+    let mut take = |a: AxisId, b: AxisId| {
+        let extent = &k.axes[a as usize].extent;
+        let (x, y) = (left.remove(&a), right.remove(&b));
+        *extent == l.axes[b as usize].extent && x == y
+    };
+    for (x, y) in rest.iter().zip(mine) {
+        (x.tile == y.tile && take(x.axis, y.axis)).then_some(())?;
+    }
+    let (mut left, mut right) = (
+        Vec::from_iter(left.into_values()),
+        Vec::from_iter(right.into_values()),
+    );
+    left.sort();
+    right.sort();
+    (left == right).then_some(())
+}
+
+/// Extents and strides of an access, by axis.
+fn terms(k: &Kernel, a: &Access) -> BTreeMap<AxisId, Vec<(Dim, Dim)>> {
+    let leaves = |t: &Term| {
+        let extent = k.axes[t.axis as usize].extent.clone();
+        let first = [(extent, Dim::ZERO)].into_iter();
+        let all = t
+            .leaves
+            .iter()
+            .map(|l| (l.extent.clone(), l.stride.clone()));
+        (t.axis, first.chain(all).collect())
+    };
+    a.terms.iter().map(leaves).collect()
+}
+
 /// The tasks of `earlier` that made what `step` reads through operand `read` of what `earlier` writes
 /// through operand `written`, both of one buffer.
 pub(super) fn derive(
@@ -60,6 +124,9 @@ pub(super) fn derive(
     read: usize,
     p: &Prover,
 ) -> Option<TileMap> {
+    if interleaved(earlier, written, step, read).is_some() {
+        return Some(TileMap::Interleaved);
+    }
     let of = |s: &Step, operand| match &s.work {
         StepWork::Kernel {
             kernel, schedule, ..

@@ -174,6 +174,7 @@ impl PlanMaker {
             cost_work: Work::default(),
             predicted: Cost::zero(),
             taken: false,
+            joined: false,
         });
         (list.len() - 1) as StepId
     }

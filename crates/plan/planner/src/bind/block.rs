@@ -68,6 +68,8 @@ pub(crate) struct BlockBuilder<'a> {
     /// Names of steps, with the last number that was put behind each to make another.
     names: HashMap<String, usize>,
     recency: Recency,
+    /// Steps that are sums of parts, which the step before each makes.
+    pub(super) sums: Vec<usize>,
     /// Sizes that have a value at the top of the box.
     valued: DimMap<()>,
     /// Elements of buffers, by the size of what they store.
@@ -119,6 +121,7 @@ impl<'a> BlockBuilder<'a> {
             owed: BTreeMap::new(),
             names: HashMap::default(),
             recency: Recency::default(),
+            sums: vec![],
             valued: DimMap::default(),
             stored: DimMap::default(),
         }
@@ -575,6 +578,7 @@ impl<'a> BlockBuilder<'a> {
             cost_work: work,
             predicted: cost,
             taken: false,
+            joined: false,
         };
         self.push(init, step, touch);
         Ok(())
@@ -668,6 +672,7 @@ impl<'a> BlockBuilder<'a> {
             cost_work: work,
             predicted,
             taken: false,
+            joined: false,
         };
         self.whys.push(Why {
             pass: "host".into(),
@@ -705,7 +710,8 @@ impl<'a> BlockBuilder<'a> {
     }
 
     fn finish(mut self) -> Result<Block, PlanError> {
-        let lives = lives(&self.touches);
+        let mut lives = lives(&self.touches);
+        self.beside_sums(&mut lives);
         let mut shared = Bytes::default();
         for place in 0..self.ctxs.len() as u32 {
             let arena: Vec<BufferId> = (0..self.block.buffers.len() as BufferId)
@@ -772,6 +778,7 @@ impl<'a> BlockBuilder<'a> {
             .iter_mut()
             .zip(iw)
             .for_each(|(s, w)| s.waits = w);
+        self.join();
         let together = match self.ctxs {
             [one] => super::forecast::concurrency(one.target, one.workers),
             _ => 1,

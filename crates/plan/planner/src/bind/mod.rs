@@ -12,6 +12,7 @@ pub(crate) mod cut;
 mod disjoint;
 mod forecast;
 mod fusion;
+mod join;
 pub(crate) mod memory;
 mod narrow;
 mod order;

@@ -35,6 +35,9 @@ impl BlockBuilder<'_> {
             (half.work, half.cost),
             place,
         )?;
+        if !init {
+            self.sums.push(self.block.steps.len());
+        }
         Ok(second)
     }
 }

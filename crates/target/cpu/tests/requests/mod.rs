@@ -44,6 +44,7 @@ fn step(name: &str, k: Kernel, grid: &[(u16, i64)], args: Vec<u32>, waits: Vec<W
         cost_work: Work::default(),
         predicted: Cost::zero(),
         taken: false,
+        joined: false,
     }
 }
 

@@ -13,7 +13,7 @@ use device::{Call, StepShape, TableError, Tables};
 use emit::ptx::ParamValue;
 use emit::ptx::resident::Resident;
 use layout::Dim;
-use plan::{Activity, Block, BufferId, Params, StepWork, Wait};
+use plan::{Activity, Block, BufferId, Params, StepWork, TileMap, Wait};
 use std::collections::BTreeMap;
 
 /// Bytes that one task copies: few, because each of its loads crosses the link and back, and many tasks'
@@ -213,10 +213,15 @@ impl SectionBuilder {
                 continue;
             };
             out.push(match w {
-                Wait::Tiles { map, .. } if kernel(i) && kernel(*j as usize) => Wait::Tiles {
-                    step: at,
-                    map: map.clone(),
-                },
+                // A worker waits for neighbours only.
+                Wait::Tiles { map, .. }
+                    if *map != TileMap::Interleaved && kernel(i) && kernel(*j as usize) =>
+                {
+                    Wait::Tiles {
+                        step: at,
+                        map: map.clone(),
+                    }
+                }
                 _ => Wait::Step(at),
             });
         }

@@ -10,6 +10,7 @@
 //! count elements of one stage. Coordinates, extents and elements of an operand are below 2^31.
 mod arch;
 mod count;
+mod joined;
 mod params;
 mod pressure;
 mod printed;
@@ -24,6 +25,7 @@ pub use arch::ARCHS;
 use arch::{caps, limits};
 pub use count::warps;
 pub(crate) use count::{Code, counted};
+pub use joined::{Joined, joined};
 use kernel::{Mapping, TileProgram};
 pub use params::{ParamSpec, ParamValue};
 use printed::Printed;

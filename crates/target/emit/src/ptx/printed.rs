@@ -44,39 +44,49 @@ pub(crate) fn module(name: &str, arch: &str) -> String {
 /// H200, 27 November 2026, requests of vit and unet took 13 and 48 % longer with it at the beginning.
 const DEPENDENT: &str = "\tgriddepcontrol.wait;\n";
 
+/// Name of the kernel of a step.
+pub(crate) const ENTRY: &str = "tile_program";
+
+/// A parameter as a kernel declares it.
+pub(crate) fn declared(p: &ParamSpec) -> String {
+    match p.value {
+        ParamValue::Dim(_) => format!("\t.param .s64 {}", p.name),
+        _ => format!("\t.param .u64 {}", p.name),
+    }
+}
+
 impl Printed {
     /// The body as a module with one kernel.
     pub fn entry(self, arch: &str) -> Ptx {
-        let entry = "tile_program".to_string();
-        let list: Vec<String> = self
-            .params
-            .iter()
-            .map(|p| match p.value {
-                ParamValue::Dim(_) => format!("\t.param .s64 {}", p.name),
-                _ => format!("\t.param .u64 {}", p.name),
-            })
-            .collect();
-        let early = knows_dependents(arch);
-        let text = format!(
-            "{}.visible .entry {entry}(\n{}\n)\n.reqntid {}, 1, 1\n.maxnreg {}\n{{\n{}{}\tret;\n}}\n",
-            module(&self.name, arch),
-            list.join(",\n"),
-            self.threads,
-            self.registers,
-            if early { DEPENDENT } else { "" },
-            self.code,
-        );
         Ptx {
-            text,
-            entry,
+            text: self.module(arch, self.params.iter().map(declared)),
+            entry: ENTRY.into(),
             params: self.params,
             threads: self.threads,
             shared_bytes: self.shared_bytes,
             registers_estimate: self.held,
             faults: self.faults,
-            early,
+            early: knows_dependents(arch),
             own: None,
         }
+    }
+
+    /// The text of a module with one kernel, whose parameters are `declared`.
+    pub fn module(&self, arch: &str, declared: impl Iterator<Item = String>) -> String {
+        let list: Vec<String> = declared.collect();
+        format!(
+            "{}.visible .entry {ENTRY}(\n{}\n)\n.reqntid {}, 1, 1\n.maxnreg {}\n{{\n{}{}\tret;\n}}\n",
+            module(&self.name, arch),
+            list.join(",\n"),
+            self.threads,
+            self.registers,
+            if knows_dependents(arch) {
+                DEPENDENT
+            } else {
+                ""
+            },
+            self.code,
+        )
     }
 }
 

@@ -1,5 +1,9 @@
 //! Where a body finds its parameters and its task: the one difference between a kernel that is
-//! launched for a step and the same step inside a resident kernel.
+//! launched for a step, the same step in one launch with another, and inside a resident kernel.
+
+/// What the names of parameters begin with that are of the second of two steps in one launch.
+pub(crate) const SECOND: &str = "second_";
+
 /// Where a body's parameters and task number come from, and how its threads meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -11,29 +15,41 @@ pub(crate) enum Source {
         /// Threads that meet, where the CTA has more.
         some: Option<u32>,
     },
+    /// Parameters of a kernel that is two steps. The first one's task is the CTA's number, the second one's `%task`.
+    Joined {
+        /// Whether it is the second one.
+        second: bool,
+        /// Threads that meet, where the CTA has more.
+        some: Option<u32>,
+    },
 }
 
 impl Source {
     /// The instruction that reads parameter `name`, number `index`, into `to`.
     pub fn param(self, ty: &str, to: &str, name: &str, index: usize) -> String {
         match self {
-            Source::Entry => format!("ld.param.{ty} {to}, [{name}]"),
             Source::Record { .. } => format!("ld.global.{ty} {to}, [%record+{}]", 8 * index),
+            Source::Joined { second: true, .. } => {
+                format!("ld.param.{ty} {to}, [{SECOND}{name}]")
+            }
+            Source::Entry | Source::Joined { .. } => format!("ld.param.{ty} {to}, [{name}]"),
         }
     }
 
     /// Where the task's number stands.
     pub fn task(self) -> &'static str {
         match self {
-            Source::Entry => "%ctaid.x",
-            Source::Record { .. } => "%task",
+            Source::Entry | Source::Joined { second: false, .. } => "%ctaid.x",
+            Source::Record { .. } | Source::Joined { .. } => "%task",
         }
     }
 
     /// All threads of the task meet. Barrier 0 is the whole CTA's.
     pub fn barrier(self) -> String {
         match self {
-            Source::Record { some: Some(n) } => format!("bar.sync 1, {n}"),
+            Source::Record { some: Some(n) } | Source::Joined { some: Some(n), .. } => {
+                format!("bar.sync 1, {n}")
+            }
             _ => "bar.sync 0".into(),
         }
     }

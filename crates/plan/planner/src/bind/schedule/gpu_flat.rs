@@ -46,25 +46,13 @@ fn elements_per_thread(k: &Kernel, s: &Schedule, spread: &[Spread], t: TileId) -
 
 /// Candidates, best guesses first.
 pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
-    let (Some(gpu), kernel) = (&space.ctx.target.gpu, space.kernel) else {
+    let Some(f) = Flat::new(space) else {
         return vec![];
     };
+    let kernel = space.kernel;
     let parallel = space.parallel();
-    let mut over: Vec<AxisId> = kernel.body.iter().flat_map(|s| s.over()).copied().collect();
-    over.sort_unstable();
-    over.dedup();
     let products = Product::all(kernel);
-    let reduced = space.points(&over);
-    let lead = space.main_output().or(space.main_input());
-    let order = lead.map_or(parallel.clone(), |o| space.inner_first(o, &parallel));
-    let unit = lead.and_then(|o| space.unit_axis(o, &parallel));
-    let f = Flat {
-        space,
-        gpu,
-        order,
-        unit,
-        over,
-    };
+    let reduced = space.points(&f.over);
     let mut out = vec![];
     let ordered = kernel.ordered_loops();
     if !ordered.is_empty() {
@@ -92,6 +80,17 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     out
 }
 
+/// Candidates whose tasks have the tiles of `grid`, outermost first.
+pub(super) fn with_grid(space: &Space, grid: &[AxisTile]) -> Vec<Candidate> {
+    let Some(f) = Flat::new(space) else {
+        return vec![];
+    };
+    let cut: Vec<AxisTile> = grid.iter().rev().copied().collect();
+    let each = f.gpu.threads.iter().rev();
+    each.filter_map(|&threads| f.candidate(space.kernel, &cut, &[], threads, 1))
+        .collect()
+}
+
 struct Flat<'a> {
     space: &'a Space<'a>,
     gpu: &'a GpuTarget,
@@ -101,6 +100,27 @@ struct Flat<'a> {
     unit: Option<AxisId>,
     /// Reduced axes.
     over: Vec<AxisId>,
+}
+
+impl<'a> Flat<'a> {
+    fn new(space: &'a Space<'a>) -> Option<Flat<'a>> {
+        let gpu = space.ctx.target.gpu.as_ref()?;
+        let kernel = space.kernel;
+        let parallel = space.parallel();
+        let mut over: Vec<AxisId> = kernel.body.iter().flat_map(|s| s.over()).copied().collect();
+        over.sort_unstable();
+        over.dedup();
+        let lead = space.main_output().or(space.main_input());
+        let order = lead.map_or(parallel.clone(), |o| space.inner_first(o, &parallel));
+        let unit = lead.and_then(|o| space.unit_axis(o, &parallel));
+        Some(Flat {
+            space,
+            gpu,
+            order,
+            unit,
+            over,
+        })
+    }
 }
 
 impl Flat<'_> {

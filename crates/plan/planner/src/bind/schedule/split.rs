@@ -3,15 +3,17 @@
 //! the product. Both are kernels like any other, so that verifier, reference, cost and emitters know
 //! nothing of it, and the order of the sums is the schedule's: the same bits every time.
 use super::candidate::{Candidate, Half, Parts};
-use super::gpu;
 use super::product::Product;
 use super::rank::{self, ranked, sketched};
 use super::renumber::ordered;
+use super::{gpu, gpu_flat};
 use crate::bind::ctx::{Ctx, Space};
+use crate::bind::join::gain;
 use crate::bind::predict::counter;
 use expr::{Expr, Inst, Monoid};
 use kernel::{
-    Access, Axis, AxisId, Family, Kernel, Operand, OperandId, Role, Stmt, Term, Tile, TileId,
+    Access, Axis, AxisId, AxisTile, Family, Kernel, Mapping, Operand, OperandId, Role, Stmt, Term,
+    Tile, TileId,
 };
 use layout::{DType, Dim};
 use std::collections::BTreeSet;
@@ -83,6 +85,39 @@ struct Two {
     cut: (AxisId, i64),
 }
 
+/// A half with how it is ranked and what it is called.
+type Ranked = (f64, Half, String);
+
+/// Candidates of the sum of parts whose tasks have the tiles of the parts that `first` makes: a CTA that knows those
+/// to be made can go on with them.
+fn same_tiles(space: &Space, first: &Half) -> Vec<Candidate> {
+    let s = &first.schedule;
+    let axis = |c: &AxisTile| {
+        let name = &first.kernel.axes[c.axis as usize].name;
+        let at = space.kernel.axes.iter().position(|a| a.name == *name)?;
+        Some(AxisTile {
+            axis: at as AxisId,
+            ..*c
+        })
+    };
+    let Some((part, rest)) = s.grid.split_first().filter(|_| s.raster == 1) else {
+        return vec![];
+    };
+    match rest.iter().map(axis).collect::<Option<Vec<AxisTile>>>() {
+        Some(grid) if part.tile == 1 => gpu_flat::with_grid(space, &grid),
+        _ => vec![],
+    }
+}
+
+/// Seconds that the second half takes less in the launch of the first.
+fn joined(ctx: Ctx, first: &Half, second: &Half) -> Option<f64> {
+    let of = |h: &'_ Half| match &h.schedule.mapping {
+        Mapping::Gpu(g) => Some(u64::from(g.threads)),
+        Mapping::Cpu(_) => None,
+    };
+    gain(ctx, (of(first)?, &first.work), (of(second)?, &second.work))
+}
+
 /// The best schedules of both kernels, by the instructions of so many candidates of each, or by sketches; `None`
 /// where there are none, or the first alone takes `limit`.
 fn costed(
@@ -100,11 +135,11 @@ fn costed(
         };
         args.iter().map(one).collect()
     };
-    let half = |n: usize| -> Option<(f64, Half, String)> {
+    let half = |n: usize, list: &dyn Fn(&Space) -> Vec<Candidate>| -> Option<Ranked> {
         let (kernel, far) = (&two.kernels[n], far(&two.args[n]));
         let ctx = Ctx { far: &far, ..ctx };
         let kernel = ordered(kernel);
-        let mut list = gpu::candidates(&Space::new(ctx, &kernel));
+        let mut list = list(&Space::new(ctx, &kernel));
         list.truncate(ctx.effort.max(1));
         let mut best = match counted {
             Some(most) => ranked(ctx, &list, 0, &|_| false, (ctx.prints(), most[n])).ok()?,
@@ -128,11 +163,18 @@ fn costed(
         };
         Some((rank, half, what))
     };
-    let (r1, first, w1) = half(0)?;
+    let (r1, first, w1) = half(0, &gpu::candidates)?;
     if r1 >= limit {
         return None;
     }
-    let (r2, second, w2) = half(1)?;
+    let (mut r2, mut second, mut w2) = half(1, &gpu::candidates)?;
+    let beside = half(1, &|space| same_tiles(space, &first));
+    if let Some((rank, half, what)) = beside
+        && let Some(less) = joined(ctx, &first, &half)
+        && rank - less < r2
+    {
+        (r2, second, w2) = (rank - less, half, format!("{what}, in the same launch"));
+    }
     Some(Found {
         what: format!(
             "{} parts along {axis}, {w1}; then their sum, {w2}",

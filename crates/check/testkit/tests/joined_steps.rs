@@ -1,0 +1,181 @@
+//! Steps that have no launch of their own: what the CTAs of the step before them that end last run. The same bits as
+//! with a launch each, whatever sizes come, and as often as they come.
+use cuda::{CudaDevice, CudaOptions};
+use cuda_emulated::{EmulatedDriver, EmulatedGpu};
+use device::Device;
+use expr::{ExprBuilder, Monoid, functions};
+use graph::{GraphBuilder, Op};
+use layout::{DType, Dim, DimBox};
+use plan::{Plan, Timeline};
+use planner::{PlanOptions, Planner};
+use runtime::Engine;
+use shopfloor::{Launch, Machine, Model, ModelOptions, Session, Tensor};
+use shopfloor_testkit::handwritten::{node, product, values};
+use std::sync::Arc;
+use tensor::WeightStore;
+
+/// y = relu(x w + c) of up to `rows` rows, and y by the sum of its row, which has few tasks.
+fn model(rows: Dim, top: i64, (k, n): (usize, usize)) -> Model {
+    let mut weights = WeightStore::new();
+    let w = weights
+        .add_tensor("w", values(DType::F32, &[k, n], 1))
+        .unwrap();
+    let c = weights
+        .add_tensor("c", values(DType::F32, &[n], 2))
+        .unwrap();
+    let mut b = GraphBuilder::new("sums", Arc::new(weights));
+    let x = b.input("x", DType::F32, vec![rows, Dim::from(k)]);
+    let (w, c) = (b.weight(w).unwrap(), b.weight(c).unwrap());
+    let y = node(
+        &mut b,
+        product(&[0, 2], &[2, 1], &[0, 1]),
+        &[x, w],
+        "product",
+    );
+    let map = |f: &dyn Fn(&mut ExprBuilder, u32, u32) -> u32| {
+        let mut e = ExprBuilder::new();
+        let (p, q) = (e.input(0, DType::F32), e.input(1, DType::F32));
+        let r = f(&mut e, p, q);
+        Op::Map(e.finish(&[r]))
+    };
+    let relu = map(&|e, p, q| {
+        let s = e.add(p, q);
+        functions::relu(e, s, DType::F32)
+    });
+    let y = node(&mut b, relu, &[y, c], "y");
+    let sum = Op::Reduce {
+        monoid: Monoid::sum(DType::F32, DType::F32),
+        axes: vec![1],
+        keep: true,
+    };
+    let s = node(&mut b, sum, &[y], "sum");
+    let share = node(&mut b, map(&|e, p, q| e.div(p, q)), &[y, s], "share");
+    let graph = b.finish(&[share]);
+    let mut dims = DimBox::new();
+    dims.insert("rows", 1, top);
+    let options = ModelOptions {
+        dims,
+        ..ModelOptions::default()
+    };
+    Model::from_graph("sums", &graph, &options).unwrap()
+}
+
+struct Bench {
+    driver: EmulatedDriver,
+    session: Session,
+}
+
+impl Bench {
+    fn new(gpu: &str, launch: Launch, model: Model) -> Bench {
+        let driver = EmulatedDriver::new(vec![EmulatedGpu::named(gpu).unwrap()]);
+        let options = CudaOptions {
+            launch: Some(launch),
+            ..CudaOptions::default()
+        };
+        let machine = Machine::load(gpu).unwrap();
+        let gpu = CudaDevice::open("emulated", &driver, 0, machine, options).unwrap();
+        let own = (gpu.machine().clone(), gpu.target().clone());
+        let planner = Planner::new(vec![own], PlanOptions::default());
+        let engine = Engine::new(Arc::new(gpu), Arc::new(planner));
+        let session = Session::builder()
+            .with_engine(engine)
+            .commit(model)
+            .unwrap();
+        Bench { driver, session }
+    }
+
+    fn launches(&self) -> u64 {
+        self.driver
+            .calls(0)
+            .get("cuLaunchKernel")
+            .copied()
+            .unwrap_or(0)
+    }
+
+    /// The output, and how many launches it took.
+    fn run(&self, x: &Tensor) -> (Vec<f32>, u64) {
+        let before = self.launches();
+        let out = self.session.run(&[("x", x)]).unwrap();
+        (of(out.into_vec()), self.launches() - before)
+    }
+
+    fn plan(&self) -> Plan {
+        self.session.plan(&self.session.model().dims().clone()).unwrap()
+    }
+}
+
+fn of(mut out: Vec<(String, Tensor)>) -> Vec<f32> {
+    out.remove(0).1.to_f32().unwrap()
+}
+
+/// Numbers of the steps that are joined to the one before them, and of all.
+fn joined(plan: &Plan) -> (usize, usize) {
+    for s in plan.blocks().flat_map(|b| &b.steps) {
+        let plan::StepWork::Kernel { schedule, kernel, .. } = &s.work else { continue };
+        let names: Vec<_> = schedule.grid.iter().map(|g| (kernel.axes[g.axis as usize].name.clone(), g.tile)).collect();
+        let kernel::Mapping::Gpu(g) = &schedule.mapping else { continue };
+        println!("DBG {} tasks {} {:?} waits {:?} joined {} raster {} threads {} held {:?}", s.name, s.tasks, names, s.waits, s.joined, schedule.raster, g.threads, s.cost_work.warps.as_ref().map(|w| w.resident));
+    }
+    let steps: Vec<bool> = plan
+        .blocks()
+        .flat_map(|b| &b.steps)
+        .map(|s| s.joined)
+        .collect();
+    (steps.iter().filter(|j| **j).count(), steps.len())
+}
+
+fn agrees(model: &Model, x: &Tensor, got: &[f32]) {
+    let want = reference::run_graph(model.graph().unwrap(), &[x.clone()]).unwrap();
+    let want = want[0].to_f32().unwrap();
+    assert_eq!(want.len(), got.len());
+    for (i, (w, g)) in want.iter().zip(got).enumerate() {
+        assert!(
+            (w - g).abs() <= 1e-5 + 1e-5 * w.abs(),
+            "element {i}: {g}, want {w}"
+        );
+    }
+}
+
+/// One launch holds a sum of parts, or a single task, with what it reads; with a clock every step has its own.
+#[test]
+fn they_give_the_bits_of_launches_of_their_own() {
+    let mut all = 0;
+    for (gpu, rows, size) in [
+        ("h100", 1, (4096, 64)),
+        ("a100", 4, (2048, 192)),
+        ("h100", 40, (4096, 96)),
+        ("a100", 3, (64, 48)),
+    ] {
+        let make = || model(Dim::Known(rows), 1, size);
+        let b = Bench::new(gpu, Launch::Steps, make());
+        let (few, steps) = joined(&b.plan());
+        all += few;
+        let reference = make();
+        for seed in 0..3 {
+            let x = values(DType::F32, &[rows as usize, size.0], seed);
+            let (got, launches) = b.run(&x);
+            assert_eq!(launches, (steps - few) as u64, "{gpu}, {rows} x {size:?}");
+            agrees(&reference, &x, &got);
+            let (mut clock, before) = (Timeline::default(), b.launches());
+            let timed = b.session.run_timed(&[("x", &x)], &mut clock).unwrap();
+            assert_eq!(of(timed.into_vec()), got);
+            assert_eq!(b.launches() - before, steps as u64);
+        }
+    }
+    assert!(all >= 4, "{all} of all plans' steps are joined");
+}
+
+/// Words for arrivals are zeros again behind every launch, also where sizes change from request to request.
+#[test]
+fn sizes_may_change_from_request_to_request() {
+    let make = || model(Dim::sym("rows"), 40, (1024, 512));
+    for launch in [Launch::Steps, Launch::Graph] {
+        let b = Bench::new("h100", launch, make());
+        assert!(joined(&b.plan()).0 > 0);
+        let reference = make();
+        for (seed, rows) in [3, 40, 33, 3, 1, 40, 33, 3].into_iter().enumerate() {
+            let x = values(DType::F32, &[rows, 1024], seed as u64);
+            agrees(&reference, &x, &b.run(&x).0);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Steps without a launch of their own: those of one task, and sums of parts, behind the step that makes what they
+//! read. The CTA that ends last of those that a task needs runs it, which takes a hand-over where a launch takes what
+//! a step takes to begin.
+use super::block::BlockBuilder;
+use super::ctx::Ctx;
+use kernel::{Mapping, TargetKind};
+use machine::Work;
+use plan::{BufferId, Step, StepWork};
+use std::collections::BTreeMap;
+
+/// Threads of a CTA and the work of a step whose code is ours; `None` for others.
+fn printed(s: &Step) -> Option<(u64, &Work)> {
+    match &s.work {
+        StepWork::Kernel { schedule, .. } => match &schedule.mapping {
+            Mapping::Gpu(g) => Some((g.threads.into(), &s.cost_work)),
+            Mapping::Cpu(_) => None,
+        },
+        StepWork::Host { .. } => None,
+    }
+}
+
+/// Seconds that a step with the work and threads `second` takes less as part of the launch of `first`, if it is
+/// less. CTAs of the launch have what either step needs most of, and each hands over; neither may cost the first
+/// step a round.
+pub(super) fn gain(ctx: Ctx, first: (u64, &Work), second: (u64, &Work)) -> Option<f64> {
+    let m = ctx.machine;
+    if ctx.target.kind != TargetKind::Ptx || m.way_costs().is_none() {
+        return None;
+    }
+    let file = m.limits.registers_per_sm.as_ref()?.value;
+    let (one, two) = (first.1.warps.as_ref()?, second.1.warps.as_ref()?);
+    // As many as let so many CTAs in, at most.
+    let per_thread = m
+        .limits
+        .registers_per_thread
+        .as_ref()
+        .map_or(u64::MAX, |v| v.value);
+    let registers = |(threads, held): (u64, u64)| (file / (threads * held).max(1)).min(per_thread);
+    let most = registers((first.0, one.resident)).max(registers((second.0, two.resident)));
+    let threads = first.0.max(second.0);
+    let held = (file / (most * threads).max(1))
+        .min(one.resident)
+        .min(two.resident);
+    let rounds = |held: u64| first.1.tasks.div_ceil((ctx.workers as u64 * held).max(1));
+    if held == 0 || rounds(held) > rounds(one.resident) {
+        return None;
+    }
+    let costs = &m.costs;
+    let less = costs.step_s.value - rounds(held) as f64 * costs.handoff_s.value;
+    (less > 0.0).then_some(less)
+}
+
+impl BlockBuilder<'_> {
+    /// A sum of parts may be made while others of the step before it still read: what they read stays as long.
+    pub(super) fn beside_sums(&self, lives: &mut BTreeMap<BufferId, (u32, u32)>) {
+        for &i in &self.sums {
+            for b in &self.touches[i - 1].reads {
+                if let Some(life) = lives.get_mut(b) {
+                    life.1 = life.1.max(i as u32);
+                }
+            }
+        }
+    }
+
+    /// Joins steps to those before them where that takes less time.
+    pub(super) fn join(&mut self) {
+        for i in 1..self.block.steps.len() {
+            let (before, s) = (&self.block.steps[i - 1], &self.block.steps[i]);
+            let copies = [before, s].iter().any(|s| self.block.is_road(s));
+            let ctx = self.ctxs[s.device as usize];
+            if copies || !s.may_join(before, i) {
+                continue;
+            }
+            let both = printed(before).zip(printed(s));
+            if both.and_then(|(a, b)| gain(ctx, a, b)).is_none() {
+                continue;
+            }
+            let s = &mut self.block.steps[i];
+            s.joined = true;
+            let was = s.predicted.time_s;
+            s.predicted.joined(&mut s.cost_work, ctx.machine);
+            let less = was - s.predicted.time_s;
+            let whole = &mut self.block.predicted;
+            whole.time_s -= less;
+            whole.launch_s -= less;
+        }
+    }
+}
