@@ -85,7 +85,9 @@ pub fn printed(model: &Model, on: &On, dims: &DimBox) -> Result<Printed, String>
 }
 
 fn steps(plan: &Plan, on: &On, out: &mut Printed) -> Result<(), String> {
+    let mut before: Option<TileProgram> = None;
     for s in plan.blocks().flat_map(|b| b.init.iter().chain(&b.steps)) {
+        let first = before.take();
         let StepWork::Kernel {
             kernel, schedule, ..
         } = &s.work
@@ -111,6 +113,14 @@ fn steps(plan: &Plan, on: &On, out: &mut Printed) -> Result<(), String> {
             step: s.name.clone(),
             text: text.map_err(|e| fail(e.to_string()))?,
         });
+        if let (true, Some(first), Some(g)) = (s.joined, &first, &on.target.gpu) {
+            let both = ptx::joined(first, &program, &g.arch);
+            out.code.push(Code {
+                step: format!("{}, in the launch before it", s.name),
+                text: both.map_err(|e| fail(e.to_string()))?.text,
+            });
+        }
+        before = Some(program);
     }
     Ok(())
 }

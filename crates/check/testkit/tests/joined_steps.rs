@@ -3,14 +3,18 @@
 use cuda::{CudaDevice, CudaOptions};
 use cuda_emulated::{EmulatedDriver, EmulatedGpu};
 use device::Device;
+use emit::ptx;
 use expr::{ExprBuilder, Monoid, functions};
 use graph::{GraphBuilder, Op};
+use kernel::{Schedule, TileProgram};
 use layout::{DType, Dim, DimBox};
-use plan::{Plan, Timeline};
+use plan::{Plan, PlanSegment, Step, StepWork, Timeline};
 use planner::{PlanOptions, Planner};
 use runtime::Engine;
 use shopfloor::{Launch, Machine, Model, ModelOptions, Session, Tensor};
 use shopfloor_testkit::handwritten::{node, product, values};
+use shopfloor_testkit::tools::tool;
+use std::process::Command;
 use std::sync::Arc;
 use tensor::WeightStore;
 
@@ -100,7 +104,9 @@ impl Bench {
     }
 
     fn plan(&self) -> Plan {
-        self.session.plan(&self.session.model().dims().clone()).unwrap()
+        self.session
+            .plan(&self.session.model().dims().clone())
+            .unwrap()
     }
 }
 
@@ -110,18 +116,61 @@ fn of(mut out: Vec<(String, Tensor)>) -> Vec<f32> {
 
 /// Numbers of the steps that are joined to the one before them, and of all.
 fn joined(plan: &Plan) -> (usize, usize) {
-    for s in plan.blocks().flat_map(|b| &b.steps) {
-        let plan::StepWork::Kernel { schedule, kernel, .. } = &s.work else { continue };
-        let names: Vec<_> = schedule.grid.iter().map(|g| (kernel.axes[g.axis as usize].name.clone(), g.tile)).collect();
-        let kernel::Mapping::Gpu(g) = &schedule.mapping else { continue };
-        println!("DBG {} tasks {} {:?} waits {:?} joined {} raster {} threads {} held {:?}", s.name, s.tasks, names, s.waits, s.joined, schedule.raster, g.threads, s.cost_work.warps.as_ref().map(|w| w.resident));
-    }
     let steps: Vec<bool> = plan
         .blocks()
         .flat_map(|b| &b.steps)
         .map(|s| s.joined)
         .collect();
     (steps.iter().filter(|j| **j).count(), steps.len())
+}
+
+/// Texts of the launches of two steps.
+fn texts(plan: &Plan, arch: &str) -> Vec<String> {
+    let steps: Vec<&Step> = plan.blocks().flat_map(|b| &b.steps).collect();
+    let program = |s: &Step| match &s.work {
+        StepWork::Kernel {
+            kernel, schedule, ..
+        } => TileProgram::new(kernel.clone(), schedule.clone()).unwrap(),
+        StepWork::Host { .. } => panic!("a kernel"),
+    };
+    let pairs = steps.windows(2).filter(|w| w[1].joined);
+    pairs
+        .map(|w| {
+            ptx::joined(&program(w[0]), &program(w[1]), arch)
+                .unwrap()
+                .text
+        })
+        .collect()
+}
+
+#[test]
+fn their_launches_are_assembled_without_spills() {
+    let ptxas = match tool("ptxas") {
+        Ok(tool) => tool,
+        Err(why) => return testing::skip("ptxas: launches of two steps", &why),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kernel.ptx");
+    for (gpu, arch, rows, size) in [
+        ("h100", "sm_90", 1, (4096, 64)),
+        ("h100", "sm_90", 40, (4096, 96)),
+        ("a100", "sm_80", 4, (2048, 192)),
+        ("t4", "sm_75", 1, (4096, 64)),
+    ] {
+        let b = Bench::new(gpu, Launch::Steps, model(Dim::Known(rows), 1, size));
+        for text in texts(&b.plan(), arch) {
+            std::fs::write(&file, &text).unwrap();
+            let mut command = Command::new(&ptxas);
+            command.args([&format!("-arch={arch}"), "-Werror", "-warn-spills"]);
+            let out = command
+                .args(["-o", "/dev/null"])
+                .arg(&file)
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert!(out.status.success(), "{arch}: {said}\n{text}");
+        }
+    }
 }
 
 fn agrees(model: &Model, x: &Tensor, got: &[f32]) {
@@ -151,7 +200,7 @@ fn they_give_the_bits_of_launches_of_their_own() {
         let (few, steps) = joined(&b.plan());
         all += few;
         let reference = make();
-        for seed in 0..3 {
+        for seed in 0..2 {
             let x = values(DType::F32, &[rows as usize, size.0], seed);
             let (got, launches) = b.run(&x);
             assert_eq!(launches, (steps - few) as u64, "{gpu}, {rows} x {size:?}");
@@ -173,9 +222,52 @@ fn sizes_may_change_from_request_to_request() {
         let b = Bench::new("h100", launch, make());
         assert!(joined(&b.plan()).0 > 0);
         let reference = make();
-        for (seed, rows) in [3, 40, 33, 3, 1, 40, 33, 3].into_iter().enumerate() {
+        for (seed, rows) in [3, 40, 3, 1, 3].into_iter().enumerate() {
             let x = values(DType::F32, &[rows, 1024], seed as u64);
             agrees(&reference, &x, &b.run(&x).0);
         }
+    }
+}
+
+/// A plan that says it of another step, or whose tasks are others than those that it names, is refused.
+#[test]
+fn a_plan_that_is_wrong_about_them_is_refused() {
+    let b = Bench::new("h100", Launch::Steps, model(Dim::Known(40), 1, (4096, 96)));
+    let good = b.plan();
+    good.clone().verify().unwrap();
+    let changed = |change: &dyn Fn(&mut [Step])| {
+        let mut plan = good.clone();
+        match &mut plan.segments[0] {
+            PlanSegment::Block(b) => change(&mut b.steps),
+            _ => panic!("a block"),
+        }
+        plan.verify().map(drop).map_err(|e| e.to_string())
+    };
+    let steps = &good.blocks().next().unwrap().steps;
+    let at = steps.iter().position(|s| s.joined).unwrap();
+    for i in (0..steps.len()).filter(|&i| i != at) {
+        let e = changed(&|s| s[i].joined = true).unwrap_err();
+        assert!(e.contains("joined"), "{e}");
+    }
+    let of = |s: &mut Step| match &mut s.work {
+        StepWork::Kernel { schedule, .. } => Arc::make_mut(schedule).clone(),
+        StepWork::Host { .. } => panic!("a kernel"),
+    };
+    let with = |s: &mut Step, new: Schedule| {
+        if let StepWork::Kernel { schedule, .. } = &mut s.work {
+            *schedule = Arc::new(new);
+        }
+    };
+    // Bands of tasks on one side, and pieces of another size.
+    for (step, tile) in [(at - 1, None), (at, None), (at, Some(32))] {
+        let e = changed(&|s| {
+            let mut new = of(&mut s[step]);
+            match tile {
+                None => new.raster = 2,
+                Some(t) => new.grid.last_mut().unwrap().tile = t,
+            }
+            with(&mut s[step], new);
+        });
+        assert!(e.is_err(), "step {step}, tile {tile:?}");
     }
 }

@@ -333,6 +333,10 @@ const BREAKS: &[(&str, Break)] = &[
         b.steps[at].waits.push(Wait::Step(to));
         true
     }),
+    ("joined on a CPU", |p, r| {
+        step(p, r).joined = true;
+        true
+    }),
     ("waits dropped", |p, r| {
         // Steps of these plans wait only for what they need.
         match pick(&mut block(p).steps, r) {

@@ -123,7 +123,14 @@ impl StepView {
                     family,
                     kernel.name.clone(),
                     shapes.join(" "),
-                    schedule_text(kernel, schedule),
+                    match step.joined {
+                        true => format!(
+                            "{} | in the launch of step {}",
+                            schedule_text(kernel, schedule),
+                            number.saturating_sub(1)
+                        ),
+                        false => schedule_text(kernel, schedule),
+                    },
                     reason,
                 )
             }

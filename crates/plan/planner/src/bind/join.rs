@@ -5,7 +5,7 @@ use super::block::BlockBuilder;
 use super::ctx::Ctx;
 use kernel::{Mapping, TargetKind};
 use machine::Work;
-use plan::{BufferId, Step, StepWork};
+use plan::{Alternative, BufferId, Step, StepWork, Why};
 use std::collections::BTreeMap;
 
 /// Threads of a CTA and the work of a step whose code is ours; `None` for others.
@@ -75,11 +75,22 @@ impl BlockBuilder<'_> {
             if both.and_then(|(a, b)| gain(ctx, a, b)).is_none() {
                 continue;
             }
+            let name = before.name.clone();
             let s = &mut self.block.steps[i];
             s.joined = true;
             let was = s.predicted.time_s;
             s.predicted.joined(&mut s.cost_work, ctx.machine);
             let less = was - s.predicted.time_s;
+            self.whys.push(Why {
+                pass: "launch".into(),
+                subject: s.name.clone(),
+                choice: format!("in the launch of '{name}'"),
+                reason: "the CTA that ends last of those that a task needs runs it, which takes a hand-over where a launch takes what a step takes to begin".into(),
+                alternatives: vec![Alternative {
+                    what: "a launch of its own".into(),
+                    predicted_s: was,
+                }],
+            });
             let whole = &mut self.block.predicted;
             whole.time_s -= less;
             whole.launch_s -= less;
