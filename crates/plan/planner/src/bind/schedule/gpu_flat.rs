@@ -9,7 +9,7 @@ use super::{gpu_layout, tiles};
 use crate::bind::ctx::Space;
 use kernel::{
     AxisId, AxisTile, GpuMapping, GpuTarget, Kernel, Mapping, Place, Role, Schedule, Spread, Stmt,
-    Swizzle, TileId,
+    Swizzle, TileId, TileProgram,
 };
 
 /// Reduced positions that one thread walks by itself.
@@ -57,6 +57,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     let ordered = kernel.ordered_loops();
     if !ordered.is_empty() {
         f.points(kernel, &ordered, &mut out);
+        f.teams(kernel, &ordered, &mut out);
     } else if products.len() > 1 {
         // Sums over sums: the last product's axis goes in passes, so that what lies between has a size. Where a
         // sum along that axis is needed whole by a later one along it, there are no passes.
@@ -160,6 +161,28 @@ impl Flat<'_> {
                 out.extend(self.candidate(kernel, &cut, loops, threads, 1));
             }
         }
+    }
+
+    /// As [`Flat::points`], where teams of threads make what is summed in each pass of `loops`: there are few positions.
+    /// Those that have code: gates that are parts of one sum must lie over threads alike.
+    fn teams(&self, kernel: &Kernel, loops: &[AxisTile], out: &mut Vec<Candidate>) {
+        for &threads in self.gpu.threads.iter().rev() {
+            for team in [4, 8, 16] {
+                let teams = i64::from(threads / team).max(1);
+                let cut = tiles::fill(self.space, &self.order, teams, 1);
+                let found = self.candidate(kernel, &cut, loops, threads, team);
+                out.extend(found.filter(|c| self.has_code(c)));
+            }
+        }
+    }
+
+    /// Whether the target's printer takes a candidate, where it says so.
+    fn has_code(&self, c: &Candidate) -> bool {
+        let Some(prints) = self.gpu.printer.prints else {
+            return true;
+        };
+        let program = TileProgram::new(c.kernel.clone(), c.schedule.clone());
+        program.is_ok_and(|p| prints(&p, self.space.ctx.target).is_ok())
     }
 
     /// Teams of at most `most` threads make positions of the output, each thread its share of what

@@ -43,6 +43,7 @@ pub(super) fn ranked(
                 stages(&list[n]),
                 factors(&list[n]).is_some(),
                 deep(&list[n]),
+                teams(&list[n]),
             )
         });
     }
@@ -85,6 +86,15 @@ fn stages(c: &Candidate) -> bool {
     let staged = |t: TileId| matches!(c.schedule.place(t), Place::Shared { .. });
     let mut body = c.kernel.body.iter();
     body.any(|s| matches!(s, Stmt::Load { dst, .. } if staged(*dst)))
+}
+
+/// Whether several threads of a candidate sum together.
+fn teams(c: &Candidate) -> bool {
+    let Mapping::Gpu(g) = &c.schedule.mapping else {
+        return false;
+    };
+    let mut summed = c.kernel.body.iter().flat_map(|s| s.over());
+    summed.any(|a| g.spread(*a).count > 1)
 }
 
 /// Whether warps of a candidate lie along the depth of a product.
