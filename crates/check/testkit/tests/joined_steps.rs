@@ -197,7 +197,8 @@ fn they_give_the_bits_of_launches_of_their_own() {
     ] {
         let make = || model(Dim::Known(rows), 1, size);
         let b = Bench::new(gpu, Launch::Steps, make());
-        let (few, steps) = joined(&b.plan());
+        let plan = b.plan();
+        let (few, steps) = joined(&plan);
         all += few;
         let reference = make();
         for seed in 0..2 {
@@ -210,6 +211,8 @@ fn they_give_the_bits_of_launches_of_their_own() {
             assert_eq!(of(timed.into_vec()), got);
             assert_eq!(b.launches() - before, steps as u64);
         }
+        // A plan that takes steps from the one in use says the same of them.
+        assert_eq!(b.plan().predicted, plan.predicted);
     }
     assert!(all >= 4, "{all} of all plans' steps are joined");
 }

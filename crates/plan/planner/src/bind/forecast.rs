@@ -14,6 +14,7 @@ pub(crate) struct StepForecast {
     program: TileProgram,
     far: Vec<f64>,
     footprint: f64,
+    joined: bool,
 }
 
 impl StepForecast {
@@ -38,7 +39,11 @@ impl StepForecast {
             forced: None,
             far: &self.far,
         };
-        Some(predict_program(ctx, &self.program)?.1)
+        let (mut work, mut cost) = predict_program(ctx, &self.program)?;
+        if self.joined {
+            cost.joined(&mut work, machine);
+        }
+        Some(cost)
     }
 }
 
@@ -83,6 +88,7 @@ pub(crate) fn steps(plan: &Plan, block: &Block) -> Vec<Option<StepForecast>> {
                     program,
                     far,
                     footprint,
+                    joined: step.joined,
                 }),
             StepWork::Host { .. } => None,
         });

@@ -13,6 +13,7 @@ mod disjoint;
 mod forecast;
 mod fusion;
 mod join;
+mod launch;
 pub(crate) mod memory;
 mod narrow;
 mod order;

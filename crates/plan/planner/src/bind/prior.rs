@@ -197,7 +197,8 @@ impl<'a> Prior<'a> {
             else {
                 return None;
             };
-            let same = (Arc::ptr_eq(k, kernel) || k == kernel) && h == schedule;
+            // A step in another's launch costs less than by itself, which is what is asked for.
+            let same = (Arc::ptr_eq(k, kernel) || k == kernel) && h == schedule && !s.joined;
             same.then(|| (s.cost_work.clone(), s.predicted.clone()))
         })
     }
@@ -259,7 +260,7 @@ impl<'a> Prior<'a> {
             dims: &like.plan.dims,
             near: like.near,
             same_devices: like.same_devices,
-            unchanged: like.same_devices && fixed(ran),
+            unchanged: like.same_devices && fixed(ran) && !s.joined,
             kernel: ran,
             schedule,
             program,

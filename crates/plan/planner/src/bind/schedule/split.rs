@@ -8,7 +8,7 @@ use super::rank::{self, ranked, sketched};
 use super::renumber::ordered;
 use super::{gpu, gpu_flat};
 use crate::bind::ctx::{Ctx, Space};
-use crate::bind::join::gain;
+use crate::bind::launch::gain;
 use crate::bind::predict::counter;
 use expr::{Expr, Inst, Monoid};
 use kernel::{
