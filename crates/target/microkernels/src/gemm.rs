@@ -211,6 +211,9 @@ impl Ahead {
 
 pub(super) type TileFn = unsafe fn(&Tile);
 
+/// [`finish`] for one instruction set: (tile, its rows, its vectors).
+pub(super) type FinishFn = unsafe fn(&Tile, usize, usize);
+
 /// Tiles of one count of vectors, by `[reads B masked][rows - 1]`.
 pub(super) type TileTable = [&'static [TileFn]; 2];
 
@@ -454,11 +457,11 @@ unsafe fn step<S: Simd, P: Product<S>, const MR: usize, const NV: usize, const M
     }
 }
 
-/// Whether steps are written out one after the other. Where sums and the vectors of a step take all `registers`, or
+/// Whether steps are written out one after the other. Where sums and the vectors of a step take all registers, or
 /// the rows' places all others, the compiler keeps some in memory then, to have what the next step reads early: a
 /// tile of 14 rows and two vectors takes half as long again on a Zen 4.
-const fn written_out(rows: usize, vectors: usize, registers: usize) -> bool {
-    rows <= 12 && rows * vectors + vectors < registers
+const fn written_out<S: Simd>(rows: usize, vectors: usize) -> bool {
+    !S::FEW && rows <= 12 && rows * vectors + vectors < S::REGISTERS
 }
 
 /// One register tile. SETS copies of the accumulators hide the latency of FMA where MR * NV is small.
@@ -472,6 +475,7 @@ pub(super) unsafe fn tile<
     const MASKED: bool,
 >(
     t: &Tile,
+    finish: FinishFn,
 ) {
     // SAFETY: see `GemmKernel::gemm`: every address below is one of the operands' elements, but for those of
     // lines that are only asked for, which need not be valid.
@@ -496,7 +500,7 @@ pub(super) unsafe fn tile<
                     }
                 )*};
             }
-            let unrolled = if t.a_ks == 1 && const { written_out(MR, NV, S::REGISTERS) } {
+            let unrolled = if t.a_ks == 1 && const { written_out::<S>(MR, NV) } {
                 t.kc / unroll * unroll
             } else {
                 0
@@ -514,7 +518,7 @@ pub(super) unsafe fn tile<
                 b = b.wrapping_add(unroll * t.ldb);
             }
             // A distance that is known leaves one register for all rows' places.
-            while const { !written_out(MR, NV, S::REGISTERS) } && t.a_ks == 1 && k < t.kc {
+            while const { !written_out::<S>(MR, NV) } && t.a_ks == 1 && k < t.kc {
                 S::prefetch(ahead);
                 ahead = ahead.wrapping_add(t.ahead.step);
                 step::<S, P, MR, NV, MASKED>(&mut acc[0], &rows, k, b, tail);
@@ -541,7 +545,7 @@ pub(super) unsafe fn tile<
         }
         stored::<S, P, MR, NV, MASKED>(t, &acc[0], tail);
         if P::POST && t.post.any() {
-            finish::<S, MASKED>(t, MR, NV, tail);
+            finish(t, MR, NV);
         }
     }
 }
@@ -580,36 +584,56 @@ unsafe fn stored<S: Simd, P: Product<S>, const MR: usize, const NV: usize, const
 }
 
 /// What is done to the sums of a tile, which are stored by now: a pass of its own over memory that is in
-/// the nearest cache, so that the loop over k keeps all registers.
+/// the nearest cache, so that the loop over k keeps all registers. One for all tiles, whose code it would double.
 #[inline(always)]
-unsafe fn finish<S: Simd, const MASKED: bool>(t: &Tile, rows: usize, vectors: usize, tail: S::T) {
+pub(super) unsafe fn finish<S: Simd>(t: &Tile, rows: usize, vectors: usize) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match (t.post.bias.is_null(), t.post.added) {
+            (true, false) => finish_of::<S, false, false>(t, rows, vectors),
+            (true, true) => finish_of::<S, false, true>(t, rows, vectors),
+            (false, false) => finish_of::<S, true, false>(t, rows, vectors),
+            (false, true) => finish_of::<S, true, true>(t, rows, vectors),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn finish_of<S: Simd, const BIAS: bool, const ADDED: bool>(
+    t: &Tile,
+    rows: usize,
+    vectors: usize,
+) {
     let p = &t.post;
+    // The last vector is masked where it is not whole.
+    let whole = vectors - usize::from(t.last < S::W);
     // SAFETY: the tile's own elements, and what lies like them.
     unsafe {
         let (lo, hi) = (S::splat(p.lo), S::splat(p.hi));
+        let tail = S::tail(t.last);
         for i in 0..rows {
-            for j in 0..vectors {
-                let cut = j == vectors - 1 && (MASKED || t.last < S::W);
-                let c = t.c.add(i * t.ldc + j * S::W);
-                if cut {
-                    let mut v = S::load_t(c, tail);
-                    if !p.bias.is_null() {
-                        v = S::add(v, S::load_t(p.bias.add(j * S::W), tail));
-                    }
-                    if p.added {
-                        v = S::add(v, S::load_t(c.wrapping_byte_offset(p.from), tail));
-                    }
-                    S::store_t(c, S::min(hi, S::max(lo, v)), tail);
-                } else {
-                    let mut v = S::load(c);
-                    if !p.bias.is_null() {
-                        v = S::add(v, S::load(p.bias.add(j * S::W)));
-                    }
-                    if p.added {
-                        v = S::add(v, S::load(c.wrapping_byte_offset(p.from)));
-                    }
-                    S::store(c, S::min(hi, S::max(lo, v)));
+            let c = t.c.add(i * t.ldc);
+            for j in 0..whole {
+                let c = c.add(j * S::W);
+                let mut v = S::load(c);
+                if BIAS {
+                    v = S::add(v, S::load(p.bias.add(j * S::W)));
                 }
+                if ADDED {
+                    v = S::add(v, S::load(c.wrapping_byte_offset(p.from)));
+                }
+                S::store(c, S::min(hi, S::max(lo, v)));
+            }
+            if whole < vectors {
+                let c = c.add(whole * S::W);
+                let mut v = S::load_t(c, tail);
+                if BIAS {
+                    v = S::add(v, S::load_t(p.bias.add(whole * S::W), tail));
+                }
+                if ADDED {
+                    v = S::add(v, S::load_t(c.wrapping_byte_offset(p.from), tail));
+                }
+                S::store_t(c, S::min(hi, S::max(lo, v)), tail);
             }
         }
     }
@@ -632,12 +656,19 @@ macro_rules! tiles {
     ($module:ident, $simd:ty, $product:ident, $features:literal, own = $own:literal, $count:literal,
      [$($nv:literal : [$($mr:literal)*]),*]) => {
         mod $module {
-            use $crate::gemm::{Tile, TileFn, TileTable, sets, tile};
+            use $crate::gemm::{self, Tile, TileFn, TileTable, sets, tile};
+
+            #[target_feature(enable = $features)]
+            #[inline(never)]
+            unsafe fn finish(t: &Tile, rows: usize, vectors: usize) {
+                // SAFETY: the caller's contract is that of `gemm::finish`.
+                unsafe { gemm::finish::<$simd>(t, rows, vectors) }
+            }
 
             #[target_feature(enable = $features)]
             unsafe fn run<const MR: usize, const NV: usize, const SETS: usize, const MASKED: bool>(t: &Tile) {
                 // SAFETY: the caller's contract is that of `tile`.
-                unsafe { tile::<$simd, super::$product, MR, NV, SETS, MASKED>(t) }
+                unsafe { tile::<$simd, super::$product, MR, NV, SETS, MASKED>(t, finish) }
             }
 
             pub(super) static TILES: [TileTable; $count] = [$({
@@ -672,8 +703,9 @@ tiles!(avx2, crate::avx2::Avx2, Floats, "avx2,fma", own = true, 4, [
     4: [1 2]
 ]);
 
-// Without a target's features the compiler has sixteen 128-bit registers on x86-64, so tiles stay small.
+// Without a target's features the compiler has sixteen 128-bit registers on x86-64, two of them a vector: tiles stay
+// small there.
 #[cfg(target_arch = "x86_64")]
-tiles!(portable, crate::portable::Portable, Floats, "sse2", own = true, 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
+tiles!(portable, crate::portable::Portable, Floats, "sse2", own = true, 1, [1: [1 2 3 4]]);
 #[cfg(target_arch = "aarch64")]
 tiles!(portable, crate::portable::Portable, Floats, "neon", own = true, 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);

@@ -197,16 +197,19 @@ unsafe fn strip<
                     p += 8;
                 }
             }
-            while p + 4 <= d.pixels {
-                tile::<S, 4, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
-                p += 4;
+            if !S::FEW {
+                while p + 4 <= d.pixels {
+                    tile::<S, 4, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
+                    p += 4;
+                }
+                if p + 2 <= d.pixels {
+                    tile::<S, 2, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
+                    p += 2;
+                }
             }
-            if p + 2 <= d.pixels {
-                tile::<S, 2, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
-                p += 2;
-            }
-            if p < d.pixels {
+            while p < d.pixels {
                 tile::<S, 1, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
+                p += 1;
             }
         }
     }
