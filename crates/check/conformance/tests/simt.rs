@@ -1,6 +1,6 @@
 //! The lowering to threads, without any GPU.
 use emit::wgsl;
-use shopfloor_conformance::{Outcome, run, scalars, seeds, simt::Interpreter, special};
+use shopfloor_conformance::{scalars, simt::Interpreter, special};
 
 /// Refusals for these reasons are random schedules that ask for what cannot be: a register tile read
 /// by threads that do not hold it, or one of an unknown size.
@@ -10,15 +10,14 @@ fn expected(why: &str) -> bool {
         .any(|r| why.contains(r))
 }
 
-fn check(subject: Interpreter, seed: u64, each: u64) -> Outcome {
-    let own = testing::Share::cases(200, each);
-    let count = seeds((own.end - own.start) as usize);
-    let out = run(&subject, &|_| true, seed + own.start, count);
-    let out = out.unwrap_or_else(|e| panic!("{e}"));
-    for (why, n) in &out.refused {
-        assert!(expected(why), "{n} times: {why}");
+fn check(subject: Interpreter, seed: u64) {
+    for out in crate::part_of_seeds(&subject, seed, 200, 3) {
+        for (why, n) in &out.refused {
+            assert!(expected(why), "{n} times: {why}");
+        }
+        assert!(out.total() > 6, "{:?}", out.agreed);
+        assert!(out.agreed.len() >= 3, "{:?}", out.agreed);
     }
-    out
 }
 
 fn shuffling(shuffle: u32) -> Interpreter {
@@ -30,14 +29,7 @@ fn shuffling(shuffle: u32) -> Interpreter {
 
 #[test]
 fn every_family_agrees_with_the_reference() {
-    let out = check(shuffling(0), 1, 1);
-    println!(
-        "{:?}, refused {}",
-        out.agreed,
-        out.refused.values().sum::<usize>()
-    );
-    assert!(out.agreed.len() >= 7, "{:?}", out.agreed);
-    assert!(out.total() > 25, "{:?}", out.agreed);
+    check(shuffling(0), 1);
 }
 
 #[test]
@@ -45,19 +37,19 @@ fn shuffles_give_the_same() {
     if !testing::turn("shuffles_give_the_same", 2) {
         return;
     }
-    let out = check(shuffling(32), 1000, 1);
-    assert!(out.total() > 20, "{:?}", out.agreed);
+    check(shuffling(32), 1000);
 }
 
 #[test]
 fn matrix_instructions_and_copies_keep_to_the_rules() {
+    if !testing::turn("matrix_instructions_and_copies_keep_to_the_rules", 3) {
+        return;
+    }
     let subject = Interpreter {
         shuffle: 32,
         matrix: true,
     };
-    let out = check(subject, 5000, 1);
-    println!("{:?}, refused {:?}", out.agreed, out.refused);
-    assert!(out.total() > 20, "{:?}", out.agreed);
+    check(subject, 5000);
 }
 
 #[test]
@@ -75,10 +67,10 @@ fn products_in_parts_give_what_multiply_adds_give() {
 fn scalar_operations_are_right_at_the_edges_of_their_types() {
     let target = wgsl::target(wgsl::Limits::default());
     let subject = shuffling(0);
-    let share = testing::Share::of_run(4);
+    let share = testing::Share::of_run(12);
     let mut picks = |form: kernel::Form| share.has(&form.to_string());
     let done = scalars(&subject, &target, &target.dtypes, 4000, &mut picks);
     let done = done.unwrap_or_else(|e| panic!("{share}: {e}"));
     println!("{done} operations");
-    assert!(done > 70, "{done}");
+    assert!(done > 17, "{done}");
 }

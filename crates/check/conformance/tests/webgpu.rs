@@ -6,7 +6,7 @@ use kernel::{
     Stmt, Term, Tile, TileProgram,
 };
 use layout::{DType, Dim};
-use shopfloor_conformance::{Failure, OnDevice, Subject, run, seeds};
+use shopfloor_conformance::{Failure, OnDevice, Subject, seeds};
 use std::sync::OnceLock;
 use tensor::Tensor;
 use webgpu::WebGpuDevice;
@@ -61,17 +61,10 @@ impl Subject for Short<'_> {
 #[test]
 fn every_family_agrees_with_the_reference() {
     let Some(d) = device() else { return };
-    // A third of the cases of a seed.
-    for n in testing::Share::cases(360, 1) {
-        let (seed, third) = (5000 + n / 3, n % 3);
-        let out = run(
-            &Short(OnDevice(d)),
-            &|case| case % 3 == third,
-            seed,
-            seeds(1),
-        );
-        let out = out.unwrap_or_else(|e| panic!("{e}"));
-        println!("{:?}, refused {:?}", out.agreed, out.refused);
+    if !testing::turn("webgpu: every_family_agrees_with_the_reference", 3) {
+        return;
+    }
+    for out in crate::part_of_seeds(&Short(OnDevice(d)), 5000, 120, 3) {
         assert!(out.total() > 5, "{out:?}");
         assert!(out.agreed.len() >= 2, "{:?}", out.agreed);
     }
@@ -104,13 +97,10 @@ fn steps_of_more_tasks_than_a_submission_takes_are_cut() {
     if !testing::turn("steps_of_more_tasks_than_a_submission_takes_are_cut", 5) {
         return;
     }
-    let own = testing::Share::cases(40, 1);
-    let count = seeds((own.end - own.start) as usize);
-    let out = run(&Short(OnDevice(&d)), &|_| true, 7000 + own.start, count);
-    let out = out.unwrap_or_else(|e| panic!("{e}"));
-    println!("{:?}, refused {:?}", out.agreed, out.refused);
-    assert!(out.total() > 20, "{out:?}");
-    assert!(out.agreed.len() >= 6, "{:?}", out.agreed);
+    for out in crate::part_of_seeds(&Short(OnDevice(&d)), 7000, 40, 4) {
+        assert!(out.total() > 3, "{out:?}");
+        assert!(out.agreed.len() >= 2, "{:?}", out.agreed);
+    }
 }
 
 /// Twice every element of a vector, an element per task.

@@ -14,11 +14,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-#[test]
-fn an_emulated_gpu_is_checked_and_described() {
-    if !testing::turn("an_emulated_gpu_is_checked_and_described", 5) {
-        return;
-    }
+/// Runs parts on an emulated A100 within `seconds`; gives the page that is written, its folder and how long it took.
+fn emulated(parts: &str, seconds: &str) -> (String, tempfile::TempDir, Duration) {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().to_str().unwrap();
     let began = Instant::now();
@@ -28,42 +25,65 @@ fn an_emulated_gpu_is_checked_and_described() {
         "--out",
         out,
         "--seconds",
-        "90",
+        seconds,
         "--models",
         "digits_cnn",
         "--parts",
-        "calibrate,models,resident,kernels,torch,conformance",
+        parts,
     ]);
+    let took = began.elapsed();
     let said = text(&o.stdout) + &text(&o.stderr);
-    println!("{said}\n{:.1} s", began.elapsed().as_secs_f64());
+    println!("{said}\n{:.1} s", took.as_secs_f64());
     assert!(o.status.success(), "{said}");
-    assert!(began.elapsed() < Duration::from_secs(100));
-    let page = Path::new(out).join("bench/gpu/emulated-a100-sxm4-80gb.md");
+    let page = dir.path().join("bench/gpu/emulated-a100-sxm4-80gb.md");
     let page = std::fs::read_to_string(page).unwrap();
-    for part in [
-        "Emulated: nothing here was measured on a GPU",
-        "digits_cnn, all ways: all ways give the same bits",
-        "it drains and stops, and another one starts",
-        "kernel behind kernel in a stream",
-        "acknowledged round trip",
-        "\nconv ",
-        "recurrent",
-    ] {
-        assert!(page.contains(part), "no '{part}' in\n{page}");
-    }
-    // There is no PyTorch for an emulated GPU, and that is not said to be well.
-    let torch = page.lines().find(|l| l.starts_with("torch "));
-    assert!(torch.is_some_and(|l| l.contains("left out")), "{page}");
     // Tables are no wider than a hundred columns.
     for fence in page.split("```").skip(1).step_by(2) {
         for line in fence.lines() {
             assert!(line.chars().count() <= 100, "{line}");
         }
     }
-    let file = Path::new(out).join("machines/measured/emulated-a100-sxm4-80gb.toml");
+    (page, dir, took)
+}
+
+#[test]
+fn an_emulated_gpu_is_checked_and_described() {
+    if !testing::turn("an_emulated_gpu_is_checked_and_described", 5) {
+        return;
+    }
+    let parts = "calibrate,models,resident,kernels,torch";
+    let (page, dir, took) = emulated(parts, "90");
+    assert!(took < Duration::from_secs(100));
+    for part in [
+        "Emulated: nothing here was measured on a GPU",
+        "digits_cnn, all ways: all ways give the same bits",
+        "it drains and stops, and another one starts",
+        "kernel behind kernel in a stream",
+        "acknowledged round trip",
+    ] {
+        assert!(page.contains(part), "no '{part}' in\n{page}");
+    }
+    // There is no PyTorch for an emulated GPU, and that is not said to be well.
+    let torch = page.lines().find(|l| l.starts_with("torch "));
+    assert!(torch.is_some_and(|l| l.contains("left out")), "{page}");
+    let file = dir
+        .path()
+        .join("machines/measured/emulated-a100-sxm4-80gb.toml");
     let (m, _) = shopfloor::machines::check(&file).unwrap();
     let read = m.level("device").unwrap().read.all;
     assert_eq!(read.source.to_string(), "measured");
+}
+
+#[test]
+fn the_suite_takes_the_time_there_is() {
+    if !testing::turn("the_suite_takes_the_time_there_is", 5) {
+        return;
+    }
+    let (page, _dir, took) = emulated("conformance", "30");
+    assert!(took < Duration::from_secs(50));
+    for part in ["\nconv ", "recurrent"] {
+        assert!(page.contains(part), "no '{part}' in\n{page}");
+    }
 }
 
 /// A part that was not asked for costs nothing, a model that is not there is left out, and a part that

@@ -20,30 +20,43 @@ fn number(text: &[u8]) -> u64 {
     hash.iter().take(8).fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
+/// What chooses: what `SHOPFLOOR_SHARE` says, `None` for everything, else the commit's number behind `salt`; 0 without
+/// git.
+fn chosen(salt: &str) -> Option<u64> {
+    let said = std::env::var(VARIABLE).unwrap_or_default();
+    if said == "all" {
+        return None;
+    }
+    if let Ok(n) = said.parse() {
+        return Some(n);
+    }
+    let git = Command::new("git")
+        .args(["rev-parse", "HEAD"])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
+        .output();
+    let commit = git.ok().filter(|o| o.status.success());
+    let text = |o: std::process::Output| [salt.as_bytes(), o.stdout.trim_ascii()].concat();
+    Some(commit.map_or(0, |o| number(&text(o))))
+}
+
 impl Share {
     /// Everything.
     pub const ALL: Share = Share { number: 0, of: 1 };
 
     /// The share of `of` that `SHOPFLOOR_SHARE` says, else the commit's; without git the first.
     pub fn of_run(of: u64) -> Share {
+        Share::chosen_by("", of)
+    }
+
+    /// As [`Share::of_run`] for the turns that tests take. A commit chooses both apart: a test that takes turns and
+    /// runs a share when it is its turn would else never run the others.
+    pub(crate) fn of_turns(of: u64) -> Share {
+        Share::chosen_by("turns", of)
+    }
+
+    fn chosen_by(salt: &str, of: u64) -> Share {
         let of = of.max(1);
-        let said = std::env::var(VARIABLE).unwrap_or_default();
-        if said == "all" {
-            return Share::ALL;
-        }
-        if let Ok(n) = said.parse::<u64>() {
-            return Share { number: n % of, of };
-        }
-        let git = Command::new("git")
-            .args(["rev-parse", "HEAD"])
-            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
-            .output();
-        let commit = git.ok().filter(|o| o.status.success());
-        let own = commit.map_or(0, |o| number(o.stdout.trim_ascii()));
-        Share {
-            number: own % of,
-            of,
-        }
+        chosen(salt).map_or(Share::ALL, |n| Share { number: n % of, of })
     }
 
     /// Numbers of the cases of this run, of `of` shares with `each` cases; all of them where `SHOPFLOOR_SHARE` is

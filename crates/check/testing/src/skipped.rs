@@ -40,7 +40,7 @@ pub fn skip(name: &str, why: &str) {
 /// Whether the long test `name` is of this run: such tests take turns, so that with every commit one of `of` runs.
 /// Those that are left out are listed at the end of the run.
 pub fn turn(name: &str, of: u64) -> bool {
-    let share = Share::of_run(of);
+    let share = Share::of_turns(of);
     let own = share.has(name);
     if !own {
         let why = format!(

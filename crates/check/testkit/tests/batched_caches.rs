@@ -172,6 +172,9 @@ fn streams_come_and_go() {
 
 #[test]
 fn streams_come_and_go_on_a_gpu() {
+    if !testing::turn("streams_come_and_go_on_a_gpu", 3) {
+        return;
+    }
     for resident in [false, true] {
         let one = EmulatedGpu::named("a100").expect("a GPU").with_sms(4);
         let driver = EmulatedDriver::new(vec![one]);

@@ -160,6 +160,9 @@ fn a_request_that_was_called_off_does_not_begin() {
 
 #[test]
 fn step_by_step_nothing_is_launched_after_the_call() {
+    if !testing::turn("step_by_step_nothing_is_launched_after_the_call", 3) {
+        return;
+    }
     for list in [vec![], vec![1, 0, 1, 1, 0, 1]] {
         let b = bench(false, None, &list);
         let s = b.session(chain(5));
@@ -202,6 +205,12 @@ fn the_host_is_a_few_launches_ahead_of_the_gpu() {
 
 #[test]
 fn weights_on_their_way_do_not_meet_those_of_the_next_request() {
+    if !testing::turn(
+        "weights_on_their_way_do_not_meet_those_of_the_next_request",
+        3,
+    ) {
+        return;
+    }
     const NODES: usize = 8;
     let resident = bench(false, None, &[]);
     let s = resident.session(chain(NODES));
@@ -264,6 +273,9 @@ fn a_kernel_that_stays_leaves_the_rest_out() {
 
 #[test]
 fn the_first_request_of_a_kernel_can_be_called_off() {
+    if !testing::turn("the_first_request_of_a_kernel_can_be_called_off", 3) {
+        return;
+    }
     // Nothing was ever written to its memory: what is left out must not be read either, which the
     // emulator would find.
     for k in [1, 5, 20, 60, 150, 400] {

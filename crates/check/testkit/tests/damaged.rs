@@ -21,7 +21,7 @@ const SEED: &str = "SHOPFLOOR_SEED";
 const COPIES: &str = "SHOPFLOOR_COPIES";
 
 /// Shares of the copies, of which a run takes one.
-const SHARES: u64 = 4;
+const SHARES: u64 = 10;
 /// Files up to this size are tried 1,000 times by all shares, larger ones less often;
 /// `SHOPFLOOR_COPIES` tries each as often as asked.
 const SMALL: u64 = 24 << 10;

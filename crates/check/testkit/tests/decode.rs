@@ -139,7 +139,7 @@ fn decode(model: &str) {
 
 #[test]
 fn a_decoder_decodes_in_place() {
-    let share = testing::Share::of_run(4);
+    let share = testing::Share::of_run(5);
     println!("{share}");
     let models = ["llama_gqa_ts", "gpt2_kv"];
     for (_, name) in (0..).zip(models).filter(|(i, _)| share.picks(*i)) {

@@ -142,6 +142,9 @@ fn of_model(name: &str, planners: &[Planner]) -> Vec<Known> {
 
 #[test]
 fn kernels_of_models_and_their_plans_are_read_back() {
+    if !testing::turn("kernels_of_models_and_their_plans_are_read_back", 3) {
+        return;
+    }
     let share = Share::of_run(24);
     let names: Vec<String> = (0..)
         .zip(zoo::names())
@@ -173,6 +176,9 @@ fn kernels_of_models_and_their_plans_are_read_back() {
 
 #[test]
 fn kernels_of_random_plans_are_read_back() {
+    if !testing::turn("kernels_of_random_plans_are_read_back", 3) {
+        return;
+    }
     let seeds = match std::env::var("SHOPFLOOR_SEED").map(|s| s.parse::<u64>()) {
         Ok(Ok(s)) => s..s + 1,
         _ => {

@@ -450,6 +450,9 @@ fn machine_code(case: &Case, tool: &Path, cubin: &Path) {
 
 #[test]
 fn the_emulator_runs_the_text() {
+    if !testing::turn("emulated: the_emulator_runs_the_text", 3) {
+        return;
+    }
     for case in of_this_run(cases()) {
         let want = run_graph(&case.graph, &case.inputs).unwrap();
         for (name, arch) in MACHINES {
@@ -491,6 +494,9 @@ fn the_emulator_runs_the_text() {
 /// through shared memory.
 #[test]
 fn f32_copies_ahead_and_the_emulator_runs_the_text() {
+    if !testing::turn("f32_copies_ahead_and_the_emulator_runs_the_text", 3) {
+        return;
+    }
     for case in of_this_run(vec![
         gemm(DType::F32),
         conv(DType::F32),
@@ -540,6 +546,9 @@ fn operands(case: &Case, program: &TileProgram, out: &Tensor) -> Vec<Tensor> {
 
 #[test]
 fn reference_evaluates_the_tile_programs() {
+    if !testing::turn("reference_evaluates_the_tile_programs", 3) {
+        return;
+    }
     for case in of_this_run(cases()) {
         let want = run_graph(&case.graph, &case.inputs).unwrap();
         for (name, arch) in MACHINES {

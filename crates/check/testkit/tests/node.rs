@@ -21,7 +21,9 @@ use testkit::tools;
 /// Folders of the pinned version.
 const CASES: usize = 2027;
 /// Parts of them, of which a run prints one for targets that need not be here.
-const SHARES: u64 = 100;
+const SHARES: u64 = 200;
+/// Parts of them, of which a run that asks for no case by name opens the dims of one.
+const OPEN_SHARES: u64 = 4;
 
 /// One engine for all: its workers would otherwise start anew for each of the cases. The calling
 /// thread is its only worker, because the tests themselves run side by side.
@@ -91,7 +93,7 @@ fn run(folder: &TestFolder, open_dims: bool, excluded: Option<String>) -> Result
 }
 
 /// The cases of ../shared/cases by kind and name.
-fn shared() -> Vec<Trial> {
+fn shared(opened: Share) -> Vec<Trial> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = here.ancestors().nth(3).unwrap_or(here);
     let cases = root.join("../shared/cases");
@@ -104,10 +106,11 @@ fn shared() -> Vec<Trial> {
         let kind = parent.unwrap_or_default().to_string_lossy();
         let name = format!("cases::{kind}::{}", f.name());
         let open = f.clone();
-        [
-            Trial::test(format!("open_dims::{name}"), move || run(&open, true, None)),
-            Trial::test(name, move || run(&f, false, None)),
-        ]
+        let opened = opened
+            .has(&name)
+            .then(|| Trial::test(format!("open_dims::{name}"), move || run(&open, true, None)));
+        let fixed = Trial::test(name, move || run(&f, false, None));
+        opened.into_iter().chain([fixed])
     });
     both.collect()
 }
@@ -153,6 +156,11 @@ fn main() {
     let found =
         tools::node_tests().and_then(|path| find_test_folders(&[path]).map_err(|e| e.to_string()));
     let mut trials = Vec::new();
+    let opened = match args.filter.is_some() {
+        true => Share::ALL,
+        false => Share::of_run(OPEN_SHARES),
+    };
+    println!("open dims of {opened}");
     match found {
         Ok(folders) => {
             let total = folders.len();
@@ -173,9 +181,11 @@ fn main() {
                     v.to_string()
                 });
                 let (open, again) = (folder.clone(), excluded.clone());
-                trials.push(Trial::test(format!("open_dims::{name}"), move || {
-                    run(&open, true, again)
-                }));
+                if opened.has(&name) {
+                    trials.push(Trial::test(format!("open_dims::{name}"), move || {
+                        run(&open, true, again)
+                    }));
+                }
                 trials.push(Trial::test(name, move || run(&folder, false, excluded)));
             }
             let idle: Vec<String> = exclusions
@@ -199,6 +209,6 @@ fn main() {
             );
         }
     }
-    trials.extend(shared());
+    trials.extend(shared(opened));
     libtest_mimic::run(&args, trials).exit();
 }

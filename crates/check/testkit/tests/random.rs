@@ -3,9 +3,9 @@
 use testing::Share;
 use testkit::random::{Case, Engines, Outcome, check, check_schedules};
 
-/// This run's seeds, of eight times `each` in 16 shares, above `from`.
+/// This run's seeds, `each` of 48 shares, above `from`.
 fn seeds(from: u64, each: u64) -> std::ops::Range<u64> {
-    let own = Share::cases(16, each / 2);
+    let own = Share::cases(48, each);
     println!("seeds {} to {} above {from}", own.start + 1, own.end);
     from + 1 + own.start..from + 1 + own.end
 }
@@ -16,7 +16,7 @@ fn random_graphs_agree_under_random_schedules() {
     let engines = Engines::start().unwrap();
     let seeds = match std::env::var("SHOPFLOOR_SEED").map(|s| s.parse::<u64>()) {
         Ok(Ok(s)) => s..s + 1,
-        _ => seeds(5000, 250),
+        _ => seeds(9000, 42),
     };
     let failed: Vec<String> = seeds
         .filter_map(|s| {
@@ -39,7 +39,7 @@ fn random_graphs_agree_with_the_oracle() {
     let engines = Engines::start().unwrap();
     let seeds = match std::env::var("SHOPFLOOR_SEED").map(|s| s.parse::<u64>()) {
         Ok(Ok(s)) => s..s + 1,
-        _ => seeds(0, 1000),
+        _ => seeds(0, 167),
     };
     let one = seeds.end - seeds.start == 1;
     let (mut agree, mut all, mut failed) = (0, 0, Vec::new());

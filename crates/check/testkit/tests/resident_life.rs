@@ -159,6 +159,9 @@ fn a_request_makes_no_call_of_the_driver() {
 
 #[test]
 fn more_requests_than_entries_wait_for_their_turn() {
+    if !testing::turn("more_requests_than_entries_wait_for_their_turn", 3) {
+        return;
+    }
     let b = bench(true, LONG);
     let s = session(&b, model(2, false));
     let inputs: Vec<Tensor> = (0..9).map(input).collect();
@@ -254,6 +257,12 @@ fn a_failed_task_is_its_requests_error_and_others_go_on() {
 
 #[test]
 fn a_hang_shows_what_every_worker_does_and_the_next_request_works() {
+    if !testing::turn(
+        "a_hang_shows_what_every_worker_does_and_the_next_request_works",
+        3,
+    ) {
+        return;
+    }
     let b = bench(true, Duration::from_millis(400));
     let x = input(0);
     let broken = session(&b, model(3, false));
@@ -360,6 +369,9 @@ fn steps_of_the_host_come_between_stretches_of_the_kernels() {
 
 #[test]
 fn workers_tell_the_time_of_requests_with_a_timeline() {
+    if !testing::turn("workers_tell_the_time_of_requests_with_a_timeline", 3) {
+        return;
+    }
     for list in [[1, 1, 1, 1], [1, 0, 1, 1]] {
         let b = shared(true, &list);
         let s = session(&b, model(4, false));

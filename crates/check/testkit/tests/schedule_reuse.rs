@@ -22,6 +22,9 @@ const MODELS: &[&str] = &[
 
 #[test]
 fn a_plan_beside_another_is_nearly_as_good_as_one_alone() {
+    if !testing::turn("a_plan_beside_another_is_nearly_as_good_as_one_alone", 3) {
+        return;
+    }
     let machine = machine::lookup("zen5-2core").expect("a machine of the catalog");
     let target = cpu::target(cpu::Isa::Avx512);
     let planner = Planner::new(vec![(machine, target)], PlanOptions::default());

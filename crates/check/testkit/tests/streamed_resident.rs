@@ -182,6 +182,12 @@ fn the_same_bits_as_step_by_step_without_a_call_of_the_driver() {
 
 #[test]
 fn weights_on_their_way_are_in_the_timeline_and_requests_take_turns() {
+    if !testing::turn(
+        "weights_on_their_way_are_in_the_timeline_and_requests_take_turns",
+        3,
+    ) {
+        return;
+    }
     let of: Vec<usize> = (0..6).collect();
     let (all, want) = whole(&of, &[]);
     let b = bench(true, Some(all - 2 * WEIGHT), &[]);
@@ -208,6 +214,9 @@ fn weights_on_their_way_are_in_the_timeline_and_requests_take_turns() {
 
 #[test]
 fn what_is_called_off_leaves_no_weight_behind() {
+    if !testing::turn("what_is_called_off_leaves_no_weight_behind", 3) {
+        return;
+    }
     let of: Vec<usize> = (0..6).collect();
     let (all, want) = whole(&of, &[]);
     let b = bench(true, Some(all - 2 * WEIGHT), &[]);

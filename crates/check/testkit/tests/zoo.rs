@@ -81,9 +81,9 @@ const MODELS: &[&str] = &[
 ];
 
 /// Parts of them, of which a run takes one; `cargo xtask zoo` takes all.
-const RUN_SHARES: u64 = 16;
+const RUN_SHARES: u64 = 32;
 /// Parts of them, of which a run prints one.
-const SHARES: u64 = 60;
+const SHARES: u64 = 120;
 
 /// Weights are generated for one model at a time: several at once would fill memory and disk.
 static ONE: Mutex<()> = Mutex::new(());

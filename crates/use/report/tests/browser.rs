@@ -16,6 +16,9 @@ fn whole() -> String {
 
 #[test]
 fn pages_open_without_errors_at_both_widths() {
+    if !testing::turn("pages_open_without_errors_at_both_widths", 3) {
+        return;
+    }
     let plan = plan();
     for html in [whole(), page(&plan, None).html().unwrap()] {
         for width in [1280, 400] {
@@ -55,6 +58,9 @@ fn pages_open_without_errors_at_both_widths() {
 
 #[test]
 fn tables_sort_and_filter() {
+    if !testing::turn("tables_sort_and_filter", 3) {
+        return;
+    }
     let script = "const th = (n) => $$('#steps th').find((t) => t.textContent === n), first = () => $$('#steps tbody tr').map((t) => t.dataset.s).join(' ');
         test.byTime = first(); test.timeSort = th('time').getAttribute('aria-sort');
         th('step').querySelector('button').click();
@@ -93,6 +99,9 @@ fn tables_sort_and_filter() {
 
 #[test]
 fn everything_works_by_keyboard() {
+    if !testing::turn("report: everything_works_by_keyboard", 3) {
+        return;
+    }
     let script = "const row = $('#steps tbody tr'); row.focus(); key(row, 'ArrowDown');
         test.moved = document.activeElement === $$('#steps tbody tr')[1];
         key(document.activeElement, 'Enter');
@@ -135,6 +144,9 @@ fn everything_works_by_keyboard() {
 
 #[test]
 fn a_model_injects_nothing() {
+    if !testing::turn("report: a_model_injects_nothing", 3) {
+        return;
+    }
     let plan = hostile();
     let m = measured(&plan);
     let html = page(&plan, Some(&m)).html().unwrap();
@@ -159,6 +171,9 @@ fn a_model_injects_nothing() {
 
 #[test]
 fn nothing_moves_when_something_is_chosen() {
+    if !testing::turn("nothing_moves_when_something_is_chosen", 3) {
+        return;
+    }
     let script = "const at = () => $$('section, section h2, #steps table').map((s) => Math.round(s.getBoundingClientRect().top + scrollY)).join(' ');
         await new Promise((r) => setTimeout(r, 100)); const before = at();
         for (const view of ['timeline', 'roofline', 'predicted']) { const g = $('#' + view + ' svg[tabindex]'); key(g, 'ArrowRight'); key(g, 'ArrowRight'); }
@@ -186,6 +201,9 @@ fn nothing_moves_when_something_is_chosen() {
 
 #[test]
 fn a_thousand_steps_open() {
+    if !testing::turn("a_thousand_steps_open", 5) {
+        return;
+    }
     let plan = large(1000);
     let m = measured(&plan);
     let html = page(&plan, Some(&m)).html().unwrap();

@@ -158,6 +158,9 @@ fn names_stay_names() {
 
 #[test]
 fn a_thousand_steps_fit() {
+    if !testing::turn("a_thousand_steps_fit", 3) {
+        return;
+    }
     let plan = large(1000);
     let m = measured(&plan);
     let html = page(&plan, Some(&m)).html().unwrap();

@@ -15,6 +15,12 @@ fn model(file: &str) -> String {
 
 #[test]
 fn a_bundled_model_runs_profiles_and_plans_on_emulated_gpus() {
+    if !testing::turn(
+        "a_bundled_model_runs_profiles_and_plans_on_emulated_gpus",
+        3,
+    ) {
+        return;
+    }
     let (onnx, inputs, outputs) = (
         model("model.onnx"),
         model("inputs.npz"),
@@ -102,7 +108,12 @@ fn every_time_names_the_way_that_was_taken_and_the_precision() {
     let bench = ["bench", "--iterations", "1", "--warmup", "0", "--no-cache"];
     let run = ["run", "--random", "--no-cache"];
     let profile = ["profile", "--active", "1", "--warmup", "0", "--no-cache"];
-    for launch in ["steps", "graph", "resident"] {
+    let share = testing::Share::of_run(3);
+    println!("{share}");
+    for (_, launch) in (0..)
+        .zip(["steps", "graph", "resident"])
+        .filter(|(n, _)| share.picks(*n))
+    {
         let asked = ["--launch", launch];
         for command in [&bench[..], &run, &profile] {
             let args = [command, &asked].concat();

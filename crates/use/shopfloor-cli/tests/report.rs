@@ -89,6 +89,9 @@ fn a_plan_as_a_page_says_what_plan_says() {
 
 #[test]
 fn a_profile_as_a_page_and_two_side_by_side() {
+    if !testing::turn("a_profile_as_a_page_and_two_side_by_side", 3) {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let (page, out) = at(&dir, "report.html");
     let (_, other) = at(&dir, "other.json");

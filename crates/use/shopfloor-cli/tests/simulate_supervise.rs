@@ -18,6 +18,9 @@ fn model() -> String {
 
 #[test]
 fn a_scenario_is_simulated_and_its_log_replays() {
+    if !testing::turn("a_scenario_is_simulated_and_its_log_replays", 3) {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log").display().to_string();
     let out = text(&["simulate", &scenario("neighbour.toml"), "--log", &log]);
@@ -58,6 +61,9 @@ fn a_scenario_is_simulated_and_its_log_replays() {
 
 #[test]
 fn models_under_load_are_supervised_and_the_log_replays() {
+    if !testing::turn("models_under_load_are_supervised_and_the_log_replays", 3) {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log").display().to_string();
     let trace = folder.path().join("trace.json").display().to_string();

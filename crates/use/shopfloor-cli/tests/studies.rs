@@ -242,6 +242,9 @@ fn what_a_change_buys() {
 
 #[test]
 fn advice_is_ranked_and_holds() {
+    if !testing::turn("advice_is_ranked_and_holds", 3) {
+        return;
+    }
     let m = model("digits_cnn");
     let v = json(&["advise", &m, "--on", "a100"]);
     let list = v["advice"].as_array().unwrap();

@@ -48,7 +48,7 @@ fn what_scenarios_expect_holds() {
     let only = std::env::var("SCENARIO").ok();
     let share = match only.is_some() {
         true => testing::Share::ALL,
-        false => testing::Share::of_run(5),
+        false => testing::Share::of_run(10),
     };
     println!("{share}");
     let mut missed = Vec::new();

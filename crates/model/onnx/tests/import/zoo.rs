@@ -174,6 +174,9 @@ fn the_first_models_import_with_the_shapes_of_their_references() {
 
 #[test]
 fn other_models_import_or_say_what_is_missing() {
+    if !testing::turn("other_models_import_or_say_what_is_missing", 3) {
+        return;
+    }
     let Some(zoo) = zoo() else {
         return testing::skip("zoo: imports of all models", "there is no ../shared/zoo");
     };
