@@ -190,7 +190,12 @@ unsafe fn run<S: Simd, const CV: usize, const RUN: usize>(d: &Depthwise) {
     let mut p = 0;
     // SAFETY: the loop keeps to the pixels.
     unsafe {
-        if !S::FEW {
+        if S::FEW {
+            while p < d.pixels {
+                pixels::<S, 1, CV, RUN>(d, p);
+                p += 1;
+            }
+        } else {
             while p + 6 <= d.pixels {
                 pixels::<S, 6, CV, RUN>(d, p);
                 p += 6;
@@ -199,10 +204,9 @@ unsafe fn run<S: Simd, const CV: usize, const RUN: usize>(d: &Depthwise) {
                 pixels::<S, 2, CV, RUN>(d, p);
                 p += 2;
             }
-        }
-        while p < d.pixels {
-            pixels::<S, 1, CV, RUN>(d, p);
-            p += 1;
+            if p < d.pixels {
+                pixels::<S, 1, CV, RUN>(d, p);
+            }
         }
     }
 }

@@ -211,7 +211,7 @@ impl Ahead {
 
 pub(super) type TileFn = unsafe fn(&Tile);
 
-/// [`finish`] for one instruction set: (tile, its rows, its vectors).
+/// [`apart`] for one instruction set, behind a call: (tile, its rows, its vectors).
 pub(super) type FinishFn = unsafe fn(&Tile, usize, usize);
 
 /// Tiles of one count of vectors, by `[reads B masked][rows - 1]`.
@@ -475,7 +475,7 @@ pub(super) unsafe fn tile<
     const MASKED: bool,
 >(
     t: &Tile,
-    finish: FinishFn,
+    apart: FinishFn,
 ) {
     // SAFETY: see `GemmKernel::gemm`: every address below is one of the operands' elements, but for those of
     // lines that are only asked for, which need not be valid.
@@ -545,7 +545,11 @@ pub(super) unsafe fn tile<
         }
         stored::<S, P, MR, NV, MASKED>(t, &acc[0], tail);
         if P::POST && t.post.any() {
-            finish(t, MR, NV);
+            if S::FEW {
+                apart(t, MR, NV);
+            } else {
+                finish::<S, MASKED>(t, MR, NV, tail);
+            }
         }
     }
 }
@@ -584,59 +588,46 @@ unsafe fn stored<S: Simd, P: Product<S>, const MR: usize, const NV: usize, const
 }
 
 /// What is done to the sums of a tile, which are stored by now: a pass of its own over memory that is in
-/// the nearest cache, so that the loop over k keeps all registers. One for all tiles, whose code it would double.
+/// the nearest cache, so that the loop over k keeps all registers.
 #[inline(always)]
-pub(super) unsafe fn finish<S: Simd>(t: &Tile, rows: usize, vectors: usize) {
-    // SAFETY: the caller's contract.
+unsafe fn finish<S: Simd, const MASKED: bool>(t: &Tile, rows: usize, vectors: usize, tail: S::T) {
+    let p = &t.post;
+    // SAFETY: the tile's own elements, and what lies like them.
     unsafe {
-        match (t.post.bias.is_null(), t.post.added) {
-            (true, false) => finish_of::<S, false, false>(t, rows, vectors),
-            (true, true) => finish_of::<S, false, true>(t, rows, vectors),
-            (false, false) => finish_of::<S, true, false>(t, rows, vectors),
-            (false, true) => finish_of::<S, true, true>(t, rows, vectors),
+        let (lo, hi) = (S::splat(p.lo), S::splat(p.hi));
+        for i in 0..rows {
+            for j in 0..vectors {
+                let cut = j == vectors - 1 && (MASKED || t.last < S::W);
+                let c = t.c.add(i * t.ldc + j * S::W);
+                if cut {
+                    let mut v = S::load_t(c, tail);
+                    if !p.bias.is_null() {
+                        v = S::add(v, S::load_t(p.bias.add(j * S::W), tail));
+                    }
+                    if p.added {
+                        v = S::add(v, S::load_t(c.wrapping_byte_offset(p.from), tail));
+                    }
+                    S::store_t(c, S::min(hi, S::max(lo, v)), tail);
+                } else {
+                    let mut v = S::load(c);
+                    if !p.bias.is_null() {
+                        v = S::add(v, S::load(p.bias.add(j * S::W)));
+                    }
+                    if p.added {
+                        v = S::add(v, S::load(c.wrapping_byte_offset(p.from)));
+                    }
+                    S::store(c, S::min(hi, S::max(lo, v)));
+                }
+            }
         }
     }
 }
 
+/// [`finish`] for tiles of any size.
 #[inline(always)]
-unsafe fn finish_of<S: Simd, const BIAS: bool, const ADDED: bool>(
-    t: &Tile,
-    rows: usize,
-    vectors: usize,
-) {
-    let p = &t.post;
-    // The last vector is masked where it is not whole.
-    let whole = vectors - usize::from(t.last < S::W);
-    // SAFETY: the tile's own elements, and what lies like them.
-    unsafe {
-        let (lo, hi) = (S::splat(p.lo), S::splat(p.hi));
-        let tail = S::tail(t.last);
-        for i in 0..rows {
-            let c = t.c.add(i * t.ldc);
-            for j in 0..whole {
-                let c = c.add(j * S::W);
-                let mut v = S::load(c);
-                if BIAS {
-                    v = S::add(v, S::load(p.bias.add(j * S::W)));
-                }
-                if ADDED {
-                    v = S::add(v, S::load(c.wrapping_byte_offset(p.from)));
-                }
-                S::store(c, S::min(hi, S::max(lo, v)));
-            }
-            if whole < vectors {
-                let c = c.add(whole * S::W);
-                let mut v = S::load_t(c, tail);
-                if BIAS {
-                    v = S::add(v, S::load_t(p.bias.add(whole * S::W), tail));
-                }
-                if ADDED {
-                    v = S::add(v, S::load_t(c.wrapping_byte_offset(p.from), tail));
-                }
-                S::store_t(c, S::min(hi, S::max(lo, v)), tail);
-            }
-        }
-    }
+pub(super) unsafe fn apart<S: Simd>(t: &Tile, rows: usize, vectors: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { finish::<S, false>(t, rows, vectors, S::tail(t.last)) }
 }
 
 /// Sets of accumulators for a tile of `n` accumulators: FMA takes four cycles and two start per cycle.
@@ -660,15 +651,15 @@ macro_rules! tiles {
 
             #[target_feature(enable = $features)]
             #[inline(never)]
-            unsafe fn finish(t: &Tile, rows: usize, vectors: usize) {
-                // SAFETY: the caller's contract is that of `gemm::finish`.
-                unsafe { gemm::finish::<$simd>(t, rows, vectors) }
+            unsafe fn apart(t: &Tile, rows: usize, vectors: usize) {
+                // SAFETY: the caller's contract is that of `gemm::apart`.
+                unsafe { gemm::apart::<$simd>(t, rows, vectors) }
             }
 
             #[target_feature(enable = $features)]
             unsafe fn run<const MR: usize, const NV: usize, const SETS: usize, const MASKED: bool>(t: &Tile) {
                 // SAFETY: the caller's contract is that of `tile`.
-                unsafe { tile::<$simd, super::$product, MR, NV, SETS, MASKED>(t, finish) }
+                unsafe { tile::<$simd, super::$product, MR, NV, SETS, MASKED>(t, apart) }
             }
 
             pub(super) static TILES: [TileTable; $count] = [$({

@@ -98,7 +98,12 @@ unsafe fn run<S: Simd, const RUN: usize>(d: &Depthwise, group: usize) {
     let mut p = 0;
     // SAFETY: the loop keeps to the pixels.
     unsafe {
-        if !S::FEW {
+        if S::FEW {
+            while p < d.pixels {
+                pixels::<S, 1, 2, RUN>(d, group, p);
+                p += 1;
+            }
+        } else {
             while p + 8 <= d.pixels {
                 pixels::<S, 8, 1, RUN>(d, group, p);
                 p += 8;
@@ -111,10 +116,9 @@ unsafe fn run<S: Simd, const RUN: usize>(d: &Depthwise, group: usize) {
                 pixels::<S, 2, 2, RUN>(d, group, p);
                 p += 2;
             }
-        }
-        while p < d.pixels {
-            pixels::<S, 1, 2, RUN>(d, group, p);
-            p += 1;
+            if p < d.pixels {
+                pixels::<S, 1, 2, RUN>(d, group, p);
+            }
         }
     }
 }

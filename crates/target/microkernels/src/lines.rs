@@ -197,7 +197,12 @@ unsafe fn strip<
                     p += 8;
                 }
             }
-            if !S::FEW {
+            if S::FEW {
+                while p < d.pixels {
+                    tile::<S, 1, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
+                    p += 1;
+                }
+            } else {
                 while p + 4 <= d.pixels {
                     tile::<S, 4, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
                     p += 4;
@@ -206,10 +211,9 @@ unsafe fn strip<
                     tile::<S, 2, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
                     p += 2;
                 }
-            }
-            while p < d.pixels {
-                tile::<S, 1, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
-                p += 1;
+                if p < d.pixels {
+                    tile::<S, 1, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
+                }
             }
         }
     }
