@@ -34,6 +34,7 @@ impl Measured {
                 warps: warps as u64,
                 alone,
                 in_step,
+                joined: false,
             }),
             _ => panic!("{}: a row of {} figures", self.model, row.len()),
         };
@@ -148,6 +149,7 @@ fn a_long_chain_is_a_graph_and_one_step_about_even() {
         warps: 4,
         alone: 1000.0,
         in_step: 1200.0,
+        joined: false,
     });
     let seconds = |n: usize, way: Way| {
         let r = RequestSteps {
@@ -161,4 +163,35 @@ fn a_long_chain_is_a_graph_and_one_step_about_even() {
     let more = |n: usize| seconds(n, Way::Resident) - seconds(n, Way::Graph);
     assert!(more(1).abs() < 0.5e-6, "{}", more(1));
     assert!(more(40) > 20e-6, "{}", more(40));
+}
+
+#[test]
+fn a_step_in_the_launch_before_it_takes_a_hand_over() {
+    let m = Machine::load("h100").unwrap();
+    let kernel = |joined| {
+        Leg::Kernel(KernelSpan {
+            body_s: 1e-6,
+            tasks: 64,
+            threads: 128,
+            joined,
+            ..KernelSpan::default()
+        })
+    };
+    let seconds = |joined: bool, way: Way| {
+        let r = RequestSteps {
+            legs: [false, joined, false].map(kernel).into(),
+            may_stay: true,
+            ..RequestSteps::default()
+        };
+        m.request(&r, way).unwrap().seconds
+    };
+    let ways = m.way_costs().unwrap();
+    let less = |way| seconds(false, way) - seconds(true, way);
+    let begin = ways.graph_node_s.value + ways.begin_s.value;
+    let want = begin - m.costs.handoff_s.value;
+    assert!((less(Way::Graph) - want).abs() < 1e-12);
+    // A launch less is a call of the host less.
+    assert!(less(Way::Steps) > want);
+    // A kernel that stays has no launches.
+    assert_eq!(less(Way::Resident), 0.0);
 }
