@@ -174,7 +174,7 @@ fn their_launches_are_assembled_without_spills() {
 }
 
 fn agrees(model: &Model, x: &Tensor, got: &[f32]) {
-    let want = reference::run_graph(model.graph().unwrap(), &[x.clone()]).unwrap();
+    let want = reference::run_graph(model.graph().unwrap(), std::slice::from_ref(x)).unwrap();
     let want = want[0].to_f32().unwrap();
     assert_eq!(want.len(), got.len());
     for (i, (w, g)) in want.iter().zip(got).enumerate() {

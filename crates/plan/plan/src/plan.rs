@@ -336,9 +336,13 @@ pub struct Block {
 
 impl Step {
     /// Whether it may be [`Step::joined`] as step number `at`, behind `before`: both are kernels of one GPU whose code
-    /// is printed, and it has one task, which needs all of that step, or needs some of its tasks each that lie
-    /// [interleaved](TileMap::Interleaved).
-    pub fn may_join(&self, before: &Step, at: usize) -> bool {
+    /// is printed, and it has one task in all of the box `dims`, which needs all of that step, or needs some of its tasks
+    /// each that lie [interleaved](TileMap::Interleaved).
+    pub fn may_join(&self, before: &Step, at: usize, dims: &DimBox) -> bool {
+        let one = || {
+            let range = dims.bounds(&self.tasks);
+            range.is_some_and(|r| (r.lo, r.hi) == (1, 1))
+        };
         let printed = |s: &Step| match &s.work {
             StepWork::Kernel { schedule, .. } => {
                 matches!(&schedule.mapping, Mapping::Gpu(g) if g.code.is_none())
@@ -346,7 +350,7 @@ impl Step {
             StepWork::Host { .. } => false,
         };
         let needs = |w: &Wait| match w {
-            Wait::Step(s) => *s as usize + 1 == at && self.tasks.is_one(),
+            Wait::Step(s) => *s as usize + 1 == at && one(),
             Wait::Tiles { step, map } => *step as usize + 1 == at && *map == TileMap::Interleaved,
         };
         self.device == before.device

@@ -62,7 +62,9 @@ pub(super) fn names(plan: &Plan, k: &Block, b: &Blame, budget: &mut i64) -> Chec
             ids(plan, k, s, at, &b)?;
             let before = at.checked_sub(1).map(|i| &list[i]);
             let may = || {
-                before.is_some_and(|x| s.may_join(x, at) && ![x, s].iter().any(|s| k.is_road(s)))
+                before.is_some_and(|x| {
+                    s.may_join(x, at, &plan.dims) && ![x, s].iter().any(|s| k.is_road(s))
+                })
             };
             b.need(!s.joined || may(), "joined", || {
                 "it is not one that the launch of the step before it can hold; leave 'joined' out"

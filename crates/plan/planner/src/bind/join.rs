@@ -37,7 +37,7 @@ impl BlockBuilder<'_> {
             let (before, s) = (&self.block.steps[i - 1], &self.block.steps[i]);
             let copies = [before, s].iter().any(|s| self.block.is_road(s));
             let ctx = self.ctxs[s.device as usize];
-            if copies || !s.may_join(before, i) {
+            if copies || !s.may_join(before, i, self.ctx.dims) {
                 continue;
             }
             let both = printed(before).zip(printed(s));
