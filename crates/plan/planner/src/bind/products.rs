@@ -57,7 +57,7 @@ fn window(space: &Space, operand: OperandId, axis: AxisId) -> Option<bool> {
     let goes_on = |a: AxisId| -> Option<i64> {
         let step = space.stride(operand, a);
         let within = own > 0 && step % own == 0 && (1..space.extent(axis)).contains(&(step / own));
-        (a != axis && within && space.extent(a) > 1).then_some(step / own)
+        (a != axis && within && space.extent(a) > 1).then(|| step / own)
     };
     let all = 0..space.extents.len() as AxisId;
     all.into_iter()
