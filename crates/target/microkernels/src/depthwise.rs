@@ -190,23 +190,16 @@ unsafe fn run<S: Simd, const CV: usize, const RUN: usize>(d: &Depthwise) {
     let mut p = 0;
     // SAFETY: the loop keeps to the pixels.
     unsafe {
-        if S::FEW {
-            while p < d.pixels {
-                pixels::<S, 1, CV, RUN>(d, p);
-                p += 1;
-            }
-        } else {
-            while p + 6 <= d.pixels {
-                pixels::<S, 6, CV, RUN>(d, p);
-                p += 6;
-            }
-            while p + 2 <= d.pixels {
-                pixels::<S, 2, CV, RUN>(d, p);
-                p += 2;
-            }
-            if p < d.pixels {
-                pixels::<S, 1, CV, RUN>(d, p);
-            }
+        while p + 6 <= d.pixels {
+            pixels::<S, 6, CV, RUN>(d, p);
+            p += 6;
+        }
+        while p + 2 <= d.pixels {
+            pixels::<S, 2, CV, RUN>(d, p);
+            p += 2;
+        }
+        if p < d.pixels {
+            pixels::<S, 1, CV, RUN>(d, p);
         }
     }
 }

@@ -153,15 +153,13 @@ pub(super) unsafe fn dot<S: Simd>(d: &Dot) {
     // SAFETY: the loop keeps to i < m.
     unsafe {
         while i < d.m {
-            let some = if S::FEW { 1 } else { 4.min(d.m - i) };
-            match some {
+            match d.m - i {
                 1 => rows::<S, 1, 2>(d, i),
-                2 if !S::FEW => rows::<S, 2, 1>(d, i),
-                3 if !S::FEW => rows::<S, 3, 1>(d, i),
-                _ if !S::FEW => rows::<S, 4, 1>(d, i),
-                _ => {}
+                2 => rows::<S, 2, 1>(d, i),
+                3 => rows::<S, 3, 1>(d, i),
+                _ => rows::<S, 4, 1>(d, i),
             }
-            i += some;
+            i += 4.min(d.m - i);
         }
     }
 }

@@ -211,9 +211,6 @@ impl Ahead {
 
 pub(super) type TileFn = unsafe fn(&Tile);
 
-/// [`apart`] for one instruction set, behind a call: (tile, its rows, its vectors).
-pub(super) type FinishFn = unsafe fn(&Tile, usize, usize);
-
 /// Tiles of one count of vectors, by `[reads B masked][rows - 1]`.
 pub(super) type TileTable = [&'static [TileFn]; 2];
 
@@ -457,11 +454,11 @@ unsafe fn step<S: Simd, P: Product<S>, const MR: usize, const NV: usize, const M
     }
 }
 
-/// Whether steps are written out one after the other. Where sums and the vectors of a step take all registers, or
+/// Whether steps are written out one after the other. Where sums and the vectors of a step take all `registers`, or
 /// the rows' places all others, the compiler keeps some in memory then, to have what the next step reads early: a
 /// tile of 14 rows and two vectors takes half as long again on a Zen 4.
-const fn written_out<S: Simd>(rows: usize, vectors: usize) -> bool {
-    !S::FEW && rows <= 12 && rows * vectors + vectors < S::REGISTERS
+const fn written_out(rows: usize, vectors: usize, registers: usize) -> bool {
+    rows <= 12 && rows * vectors + vectors < registers
 }
 
 /// One register tile. SETS copies of the accumulators hide the latency of FMA where MR * NV is small.
@@ -475,7 +472,6 @@ pub(super) unsafe fn tile<
     const MASKED: bool,
 >(
     t: &Tile,
-    apart: FinishFn,
 ) {
     // SAFETY: see `GemmKernel::gemm`: every address below is one of the operands' elements, but for those of
     // lines that are only asked for, which need not be valid.
@@ -500,7 +496,7 @@ pub(super) unsafe fn tile<
                     }
                 )*};
             }
-            let unrolled = if t.a_ks == 1 && const { written_out::<S>(MR, NV) } {
+            let unrolled = if t.a_ks == 1 && const { written_out(MR, NV, S::REGISTERS) } {
                 t.kc / unroll * unroll
             } else {
                 0
@@ -518,7 +514,7 @@ pub(super) unsafe fn tile<
                 b = b.wrapping_add(unroll * t.ldb);
             }
             // A distance that is known leaves one register for all rows' places.
-            while const { !written_out::<S>(MR, NV) } && t.a_ks == 1 && k < t.kc {
+            while const { !written_out(MR, NV, S::REGISTERS) } && t.a_ks == 1 && k < t.kc {
                 S::prefetch(ahead);
                 ahead = ahead.wrapping_add(t.ahead.step);
                 step::<S, P, MR, NV, MASKED>(&mut acc[0], &rows, k, b, tail);
@@ -545,11 +541,7 @@ pub(super) unsafe fn tile<
         }
         stored::<S, P, MR, NV, MASKED>(t, &acc[0], tail);
         if P::POST && t.post.any() {
-            if S::FEW {
-                apart(t, MR, NV);
-            } else {
-                finish::<S, MASKED>(t, MR, NV, tail);
-            }
+            finish::<S, MASKED>(t, MR, NV, tail);
         }
     }
 }
@@ -623,13 +615,6 @@ unsafe fn finish<S: Simd, const MASKED: bool>(t: &Tile, rows: usize, vectors: us
     }
 }
 
-/// [`finish`] for tiles of any size.
-#[inline(always)]
-pub(super) unsafe fn apart<S: Simd>(t: &Tile, rows: usize, vectors: usize) {
-    // SAFETY: the caller's contract.
-    unsafe { finish::<S, false>(t, rows, vectors, S::tail(t.last)) }
-}
-
 /// Sets of accumulators for a tile of `n` accumulators: FMA takes four cycles and two start per cycle.
 pub(super) const fn sets(n: usize) -> usize {
     match n {
@@ -647,19 +632,12 @@ macro_rules! tiles {
     ($module:ident, $simd:ty, $product:ident, $features:literal, own = $own:literal, $count:literal,
      [$($nv:literal : [$($mr:literal)*]),*]) => {
         mod $module {
-            use $crate::gemm::{self, Tile, TileFn, TileTable, sets, tile};
-
-            #[target_feature(enable = $features)]
-            #[inline(never)]
-            unsafe fn apart(t: &Tile, rows: usize, vectors: usize) {
-                // SAFETY: the caller's contract is that of `gemm::apart`.
-                unsafe { gemm::apart::<$simd>(t, rows, vectors) }
-            }
+            use $crate::gemm::{Tile, TileFn, TileTable, sets, tile};
 
             #[target_feature(enable = $features)]
             unsafe fn run<const MR: usize, const NV: usize, const SETS: usize, const MASKED: bool>(t: &Tile) {
                 // SAFETY: the caller's contract is that of `tile`.
-                unsafe { tile::<$simd, super::$product, MR, NV, SETS, MASKED>(t, apart) }
+                unsafe { tile::<$simd, super::$product, MR, NV, SETS, MASKED>(t) }
             }
 
             pub(super) static TILES: [TileTable; $count] = [$({
@@ -694,9 +672,8 @@ tiles!(avx2, crate::avx2::Avx2, Floats, "avx2,fma", own = true, 4, [
     4: [1 2]
 ]);
 
-// Without a target's features the compiler has sixteen 128-bit registers on x86-64, two of them a vector: tiles stay
-// small there.
+// Without a target's features the compiler has sixteen 128-bit registers on x86-64, so tiles stay small.
 #[cfg(target_arch = "x86_64")]
-tiles!(portable, crate::portable::Portable, Floats, "sse2", own = true, 1, [1: [1 2 3 4]]);
+tiles!(portable, crate::portable::Portable, Floats, "sse2", own = true, 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
 #[cfg(target_arch = "aarch64")]
 tiles!(portable, crate::portable::Portable, Floats, "neon", own = true, 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);

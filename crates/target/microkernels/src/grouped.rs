@@ -98,27 +98,20 @@ unsafe fn run<S: Simd, const RUN: usize>(d: &Depthwise, group: usize) {
     let mut p = 0;
     // SAFETY: the loop keeps to the pixels.
     unsafe {
-        if S::FEW {
-            while p < d.pixels {
-                pixels::<S, 1, 2, RUN>(d, group, p);
-                p += 1;
-            }
-        } else {
-            while p + 8 <= d.pixels {
-                pixels::<S, 8, 1, RUN>(d, group, p);
-                p += 8;
-            }
-            if p + 4 <= d.pixels {
-                pixels::<S, 4, 2, RUN>(d, group, p);
-                p += 4;
-            }
-            if p + 2 <= d.pixels {
-                pixels::<S, 2, 2, RUN>(d, group, p);
-                p += 2;
-            }
-            if p < d.pixels {
-                pixels::<S, 1, 2, RUN>(d, group, p);
-            }
+        while p + 8 <= d.pixels {
+            pixels::<S, 8, 1, RUN>(d, group, p);
+            p += 8;
+        }
+        if p + 4 <= d.pixels {
+            pixels::<S, 4, 2, RUN>(d, group, p);
+            p += 4;
+        }
+        if p + 2 <= d.pixels {
+            pixels::<S, 2, 2, RUN>(d, group, p);
+            p += 2;
+        }
+        if p < d.pixels {
+            pixels::<S, 1, 2, RUN>(d, group, p);
         }
     }
 }

@@ -197,23 +197,16 @@ unsafe fn strip<
                     p += 8;
                 }
             }
-            if S::FEW {
-                while p < d.pixels {
-                    tile::<S, 1, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
-                    p += 1;
-                }
-            } else {
-                while p + 4 <= d.pixels {
-                    tile::<S, 4, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
-                    p += 4;
-                }
-                if p + 2 <= d.pixels {
-                    tile::<S, 2, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
-                    p += 2;
-                }
-                if p < d.pixels {
-                    tile::<S, 1, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
-                }
+            while p + 4 <= d.pixels {
+                tile::<S, 4, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
+                p += 4;
+            }
+            if p + 2 <= d.pixels {
+                tile::<S, 2, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
+                p += 2;
+            }
+            if p < d.pixels {
+                tile::<S, 1, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
             }
         }
     }

@@ -135,18 +135,14 @@ unsafe fn panels<S: Simd, const NV: usize>(d: &Nibbles, col: usize, last: usize)
     let mut row = 0;
     // SAFETY: the caller's contract; rows stay below their number.
     unsafe {
-        while S::FEW && row < d.m {
-            tile::<S, 1, NV>(d, row, col, last);
-            row += 1;
-        }
-        while !S::FEW && d.m - row >= 4 {
+        while d.m - row >= 4 {
             tile::<S, 4, NV>(d, row, col, last);
             row += 4;
         }
         match d.m - row {
-            3 if !S::FEW => tile::<S, 3, NV>(d, row, col, last),
-            2 if !S::FEW => tile::<S, 2, NV>(d, row, col, last),
-            1 if !S::FEW => tile::<S, 1, NV>(d, row, col, last),
+            3 => tile::<S, 3, NV>(d, row, col, last),
+            2 => tile::<S, 2, NV>(d, row, col, last),
+            1 => tile::<S, 1, NV>(d, row, col, last),
             _ => {}
         }
     }

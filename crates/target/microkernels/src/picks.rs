@@ -100,6 +100,10 @@ macro_rules! known {
 
 /// See [`Picks`].
 #[inline(always)]
+#[allow(
+    clippy::extra_unused_type_parameters,
+    reason = "every kernel of the table is wrapped for an instruction set"
+)]
 pub(super) unsafe fn columns<S: Simd>(d: &Picks) {
     if d.rows == 0 {
         return;
@@ -107,7 +111,7 @@ pub(super) unsafe fn columns<S: Simd>(d: &Picks) {
     let mut c = 0;
     // SAFETY: the columns that the caller vouches for, each once.
     unsafe {
-        while !S::FEW && c + WIDE <= d.n {
+        while c + WIDE <= d.n {
             known!(d.pick, strip::<WIDE>(d, c));
             c += WIDE;
         }

@@ -49,8 +49,6 @@ unsafe impl Simd for Portable {
     const W: usize = 8;
     const REGISTERS: usize = 16;
     const FUSED: bool = false;
-    // What x86-64 without AVX2 runs, which is rare by now; elsewhere there is nothing else.
-    const FEW: bool = cfg!(target_arch = "x86_64");
     type F = F;
     type I = I;
     type M = M;

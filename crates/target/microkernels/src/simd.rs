@@ -29,8 +29,6 @@ pub unsafe trait Simd: Copy + 'static {
     const REGISTERS: usize;
     /// Whether `fma` rounds once.
     const FUSED: bool;
-    /// Whether tiles of few sizes do, whose steps stay loops: where small code is worth more than fast code.
-    const FEW: bool = false;
     /// W lanes of f32.
     type F: Copy;
     /// W lanes of i32.
