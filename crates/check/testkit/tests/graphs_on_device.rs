@@ -1,13 +1,11 @@
 //! Requests whose steps go to a GPU in graphs: the same bits as launched one by one, whatever sizes come and
 //! whichever plan is in use, called off in the middle or refused by the driver.
-use cuda::{CudaDevice, CudaOptions};
-use cuda_emulated::{EmulatedDriver, EmulatedGpu, Fault, Happened};
-use device::Device;
+use crate::emulated_session::Emulated;
+use cuda_emulated::{EmulatedGpu, Fault, Happened};
 use graph::GraphBuilder;
 use layout::{DType, Dim, DimBox};
-use planner::{PlanOptions, Planner};
-use runtime::{Call, Cancel, Engine, RunError};
-use shopfloor::{Error, Launch, Machine, Model, ModelOptions, Session, Tensor};
+use runtime::{Call, Cancel, RunError};
+use shopfloor::{Error, Launch, Model, ModelOptions, Tensor};
 use shopfloor_testkit::handwritten::{node, product};
 use std::sync::Arc;
 use tensor::WeightStore;
@@ -48,30 +46,12 @@ fn chain(nodes: usize) -> Model {
     Model::from_graph("chain", &graph, &options).unwrap()
 }
 
-struct Bench {
-    driver: EmulatedDriver,
-    session: Session,
+fn bench(launch: Option<Launch>, nodes: usize) -> Emulated {
+    let gpu = EmulatedGpu::named("a100").unwrap().with_sms(3);
+    Emulated::new("a100", gpu, launch, chain(nodes))
 }
 
-fn bench(launch: Option<Launch>, nodes: usize) -> Bench {
-    let driver = EmulatedDriver::new(vec![EmulatedGpu::named("a100").unwrap().with_sms(3)]);
-    let machine = Machine::load("a100").unwrap();
-    let options = CudaOptions {
-        launch,
-        ..CudaOptions::default()
-    };
-    let gpu = CudaDevice::open("emulated:a100", &driver, 0, machine, options).unwrap();
-    let own = (gpu.machine().clone(), gpu.target().clone());
-    let planner = Planner::new(vec![own], PlanOptions::default());
-    let engine = Engine::new(Arc::new(gpu), Arc::new(planner));
-    let builder = Session::builder().with_engine(engine);
-    Bench {
-        session: builder.commit(chain(nodes)).unwrap(),
-        driver,
-    }
-}
-
-impl Bench {
+impl Emulated {
     fn run(&self, rows: usize, seed: usize) -> Result<Vec<f32>, Error> {
         let x = numbers(&[rows, WIDTH], seed);
         let out = self.session.run(&[("x", &x)])?;
@@ -90,10 +70,6 @@ impl Bench {
             Err(e) => panic!("{e}"),
         }
     }
-
-    fn calls(&self, name: &str) -> u64 {
-        self.driver.calls(0).get(name).copied().unwrap_or(0)
-    }
 }
 
 #[test]
@@ -107,7 +83,7 @@ fn graphs_give_the_bits_of_launches_for_sizes_that_come_again() {
         );
     }
     assert_eq!(steps.calls("cuGraphLaunch"), 0);
-    let launched = |b: &Bench| b.session.runtime().view().launched;
+    let launched = |b: &Emulated| b.session.runtime().view().launched;
     assert_eq!(launched(&steps), [Launch::Steps].into());
     assert_eq!(launched(&graph), [Launch::Graph].into());
     // The first request of each size goes launch by launch, the second makes the graph.

@@ -1,17 +1,14 @@
 //! Steps that have no launch of their own: what the CTAs of the step before them that end last run. The same bits as
 //! with a launch each, whatever sizes come, and as often as they come.
-use cuda::{CudaDevice, CudaOptions};
-use cuda_emulated::{EmulatedDriver, EmulatedGpu};
-use device::Device;
+use crate::emulated_session::Emulated;
+use cuda_emulated::EmulatedGpu;
 use emit::ptx;
 use expr::{ExprBuilder, Monoid, functions};
 use graph::{GraphBuilder, Op};
 use kernel::{Schedule, TileProgram};
 use layout::{DType, Dim, DimBox};
 use plan::{Plan, PlanSegment, Step, StepWork, Timeline};
-use planner::{PlanOptions, Planner};
-use runtime::Engine;
-use shopfloor::{Launch, Machine, Model, ModelOptions, Session, Tensor};
+use shopfloor::{Launch, Model, ModelOptions, Tensor};
 use shopfloor_testkit::handwritten::{node, product, values};
 use shopfloor_testkit::tools::tool;
 use std::process::Command;
@@ -64,40 +61,18 @@ fn model(rows: Dim, top: i64, (k, n): (usize, usize)) -> Model {
     Model::from_graph("sums", &graph, &options).unwrap()
 }
 
-struct Bench {
-    driver: EmulatedDriver,
-    session: Session,
+fn bench(gpu: &str, launch: Launch, model: Model) -> Emulated {
+    let own = EmulatedGpu::named(gpu).unwrap();
+    Emulated::new(gpu, own, Some(launch), model)
 }
 
-impl Bench {
-    fn new(gpu: &str, launch: Launch, model: Model) -> Bench {
-        let driver = EmulatedDriver::new(vec![EmulatedGpu::named(gpu).unwrap()]);
-        let options = CudaOptions {
-            launch: Some(launch),
-            ..CudaOptions::default()
-        };
-        let machine = Machine::load(gpu).unwrap();
-        let gpu = CudaDevice::open("emulated", &driver, 0, machine, options).unwrap();
-        let own = (gpu.machine().clone(), gpu.target().clone());
-        let planner = Planner::new(vec![own], PlanOptions::default());
-        let engine = Engine::new(Arc::new(gpu), Arc::new(planner));
-        let session = Session::builder()
-            .with_engine(engine)
-            .commit(model)
-            .unwrap();
-        Bench { driver, session }
-    }
-
+impl Emulated {
     fn launches(&self) -> u64 {
-        self.driver
-            .calls(0)
-            .get("cuLaunchKernel")
-            .copied()
-            .unwrap_or(0)
+        self.calls("cuLaunchKernel")
     }
 
     /// The output, and how many launches it took.
-    fn run(&self, x: &Tensor) -> (Vec<f32>, u64) {
+    fn counted(&self, x: &Tensor) -> (Vec<f32>, u64) {
         let before = self.launches();
         let out = self.session.run(&[("x", x)]).unwrap();
         (of(out.into_vec()), self.launches() - before)
@@ -157,7 +132,7 @@ fn their_launches_are_assembled_without_spills() {
         ("a100", "sm_80", 4, (2048, 192)),
         ("t4", "sm_75", 1, (4096, 64)),
     ] {
-        let b = Bench::new(gpu, Launch::Steps, model(Dim::Known(rows), 1, size));
+        let b = bench(gpu, Launch::Steps, model(Dim::Known(rows), 1, size));
         for text in texts(&b.plan(), arch) {
             std::fs::write(&file, &text).unwrap();
             let mut command = Command::new(&ptxas);
@@ -196,14 +171,14 @@ fn they_give_the_bits_of_launches_of_their_own() {
         ("a100", 3, (64, 48)),
     ] {
         let make = || model(Dim::Known(rows), 1, size);
-        let b = Bench::new(gpu, Launch::Steps, make());
+        let b = bench(gpu, Launch::Steps, make());
         let plan = b.plan();
         let (few, steps) = joined(&plan);
         all += few;
         let reference = make();
         for seed in 0..2 {
             let x = values(DType::F32, &[rows as usize, size.0], seed);
-            let (got, launches) = b.run(&x);
+            let (got, launches) = b.counted(&x);
             assert_eq!(launches, (steps - few) as u64, "{gpu}, {rows} x {size:?}");
             agrees(&reference, &x, &got);
             let (mut clock, before) = (Timeline::default(), b.launches());
@@ -222,12 +197,12 @@ fn they_give_the_bits_of_launches_of_their_own() {
 fn sizes_may_change_from_request_to_request() {
     let make = || model(Dim::sym("rows"), 40, (1024, 512));
     for launch in [Launch::Steps, Launch::Graph] {
-        let b = Bench::new("h100", launch, make());
+        let b = bench("h100", launch, make());
         assert!(joined(&b.plan()).0 > 0);
         let reference = make();
         for (seed, rows) in [3, 40, 3, 1, 3].into_iter().enumerate() {
             let x = values(DType::F32, &[rows, 1024], seed as u64);
-            agrees(&reference, &x, &b.run(&x).0);
+            agrees(&reference, &x, &b.counted(&x).0);
         }
     }
 }
@@ -235,7 +210,7 @@ fn sizes_may_change_from_request_to_request() {
 /// A plan that says it of another step, or whose tasks are others than those that it names, is refused.
 #[test]
 fn a_plan_that_is_wrong_about_them_is_refused() {
-    let b = Bench::new("h100", Launch::Steps, model(Dim::Known(40), 1, (4096, 96)));
+    let b = bench("h100", Launch::Steps, model(Dim::Known(40), 1, (4096, 96)));
     let good = b.plan();
     good.clone().verify().unwrap();
     let changed = |change: &dyn Fn(&mut [Step])| {

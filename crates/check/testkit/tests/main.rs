@@ -15,6 +15,7 @@ mod device_reassignment;
 mod devices;
 mod emulated;
 mod emulated_device;
+mod emulated_session;
 mod epilogues;
 mod epochs;
 mod exact;

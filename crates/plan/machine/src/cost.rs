@@ -203,15 +203,15 @@ impl Cost {
         }
     }
 
-    /// Makes this the cost of the same step of `m` where it begins as part of the launch before it: a hand-over
-    /// in place of what a step takes to begin. `work` is what it was predicted from.
-    pub fn joined(&mut self, work: &mut Work, m: &Machine) {
-        let more = m.costs.handoff_s.value - m.costs.step_s.value;
+    /// Makes this the cost of the same step of `m` where it is part of the launch before it, as which it takes so many
+    /// hand-overs in place of what a step takes to begin ([`Machine::joined_s`]). `work` is what it was predicted from.
+    pub fn joined(&mut self, work: &mut Work, m: &Machine, handovers: u64) {
+        let less = m.joined_s(handovers);
         for s in [&mut self.launch_s, &mut self.time_s, &mut self.interval.1] {
-            *s = (*s + more).max(0.0);
+            *s = (*s - less).max(0.0);
         }
         work.steps = work.steps.saturating_sub(1);
-        work.handoffs += 1;
+        work.handoffs = handovers;
     }
 
     /// Makes this the cost of the same within `seconds`, where parts of it run side by side: what each level and

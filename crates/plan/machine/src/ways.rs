@@ -99,8 +99,9 @@ pub struct KernelSpan {
     pub alone: f64,
     /// Cycles that the CTAs which a multiprocessor holds take when their warps go in step.
     pub in_step: f64,
-    /// Where steps are launched it is part of the launch before it, whose CTAs that end last run it.
-    pub joined: bool,
+    /// Where steps are launched it is part of the launch before it, as which it takes so many hand-overs; 0 with a
+    /// launch of its own.
+    pub handovers: u64,
 }
 
 impl KernelSpan {
@@ -115,7 +116,7 @@ impl KernelSpan {
             warps: warps.map_or(0, |w| w.per_task),
             alone: warps.map_or(0.0, |w| w.alone),
             in_step: warps.map_or(0.0, |w| w.in_step),
-            joined: false,
+            handovers: 0,
         }
     }
 
@@ -251,8 +252,8 @@ impl Pricing<'_> {
                     first = true;
                     waited = true;
                 }
-                Leg::Kernel(k) if k.joined && !first => {
-                    gpu += self.m.costs.handoff_s.value + k.body_s;
+                Leg::Kernel(k) if k.handovers > 0 && !first => {
+                    gpu += k.handovers as f64 * self.m.costs.handoff_s.value + k.body_s;
                 }
                 Leg::Kernel(k) if way == Way::Graph => {
                     let node = self.ways.graph_node_s.value;
@@ -346,6 +347,12 @@ impl Pricing<'_> {
 }
 
 impl Machine {
+    /// Seconds that a step takes less (or more, below 0) where it is part of the launch before it and takes so many
+    /// hand-overs.
+    pub fn joined_s(&self, handovers: u64) -> f64 {
+        self.costs.step_s.value - handovers as f64 * self.costs.handoff_s.value
+    }
+
     /// What the ways from step to step cost: as described, and on another NVIDIA GPU what they cost on the
     /// H100 of the catalog, where they were measured, as an assumption. `None` for other machines.
     pub fn way_costs(&self) -> Option<WayCosts> {

@@ -34,7 +34,7 @@ impl Measured {
                 warps: warps as u64,
                 alone,
                 in_step,
-                joined: false,
+                handovers: 0,
             }),
             _ => panic!("{}: a row of {} figures", self.model, row.len()),
         };
@@ -149,7 +149,7 @@ fn a_long_chain_is_a_graph_and_one_step_about_even() {
         warps: 4,
         alone: 1000.0,
         in_step: 1200.0,
-        joined: false,
+        handovers: 0,
     });
     let seconds = |n: usize, way: Way| {
         let r = RequestSteps {
@@ -168,28 +168,30 @@ fn a_long_chain_is_a_graph_and_one_step_about_even() {
 #[test]
 fn a_step_in_the_launch_before_it_takes_a_hand_over() {
     let m = Machine::load("h100").unwrap();
-    let kernel = |joined| {
+    let kernel = |handovers| {
         Leg::Kernel(KernelSpan {
             body_s: 1e-6,
             tasks: 64,
             threads: 128,
-            joined,
+            handovers,
             ..KernelSpan::default()
         })
     };
-    let seconds = |joined: bool, way: Way| {
+    let seconds = |handovers: u64, way: Way| {
         let r = RequestSteps {
-            legs: [false, joined, false].map(kernel).into(),
+            legs: [0, handovers, 0].map(kernel).into(),
             may_stay: true,
             ..RequestSteps::default()
         };
         m.request(&r, way).unwrap().seconds
     };
     let ways = m.way_costs().unwrap();
-    let less = |way| seconds(false, way) - seconds(true, way);
+    let less = |way| seconds(0, way) - seconds(1, way);
     let begin = ways.graph_node_s.value + ways.begin_s.value;
     let want = begin - m.costs.handoff_s.value;
     assert!((less(Way::Graph) - want).abs() < 1e-12);
+    let second = seconds(2, Way::Graph) - seconds(1, Way::Graph);
+    assert!((second - m.costs.handoff_s.value).abs() < 1e-12);
     // A launch less is a call of the host less.
     assert!(less(Way::Steps) > want);
     // A kernel that stays has no launches.

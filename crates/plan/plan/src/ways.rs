@@ -11,7 +11,10 @@ fn span(step: &Step, own: u32) -> Option<KernelSpan> {
     };
     match (&schedule.mapping, step.device == own) {
         (Mapping::Gpu(g), true) => Some(KernelSpan {
-            joined: step.joined,
+            handovers: match step.joined {
+                true => step.cost_work.handoffs,
+                false => 0,
+            },
             ..KernelSpan::of(&step.cost_work, &step.predicted, g.threads.into())
         }),
         _ => None,

@@ -72,8 +72,8 @@ pub(crate) struct CudaExecutable {
     /// Offset of the words for faults, and bytes in all.
     pub faults: u64,
     pub frame_bytes: u64,
-    /// Offset of the words for arrivals, and how many there are.
-    pub arrivals: (u64, u32),
+    /// Offset of the words for arrivals.
+    pub arrivals: u64,
     /// Bytes of device memory that were kept free beside weights and a frame.
     pub spare: u64,
     pub staged_bytes: usize,
@@ -294,7 +294,7 @@ impl CudaExecutable {
             places,
             faults,
             frame_bytes,
-            arrivals: (frame_bytes, 0),
+            arrivals: frame_bytes,
             spare,
             staged_bytes: staged,
             inputs,
@@ -320,9 +320,9 @@ impl Executable for CudaExecutable {
         let stream = || Stream::new(&self.gpu.context, 0).map_err(&failed);
         let compute = stream()?;
         let memory = self.gpu.pool.take(self.frame_bytes).map_err(&failed)?;
-        let (at, count) = self.arrivals;
-        if count > 0 {
-            let (words, bytes) = (memory.ptr().offset(at), u64::from(count) * 4);
+        if self.steps.arrivals > 0 {
+            let words = memory.ptr().offset(self.arrivals);
+            let bytes = u64::from(self.steps.arrivals) * 4;
             let zeroed = self.gpu.context.fill(words, 0, bytes, compute.id());
             zeroed.map_err(&failed)?;
         }
@@ -432,10 +432,9 @@ impl CudaExecutable {
         let programs = plan.step_programs(self.block);
         let top = |d: &layout::Dim| dims.at_top(d);
         let list = (&b.steps[..], programs);
-        let words = self.steps.join(&self.gpu, list, top, &mut self.params)?;
-        let at = self.frame_bytes.next_multiple_of(4);
-        self.arrivals = (at, words);
-        self.frame_bytes = at.saturating_add(u64::from(words) * 4);
+        self.steps.join(&self.gpu, list, top, &mut self.params)?;
+        self.arrivals = self.frame_bytes.next_multiple_of(4);
+        self.frame_bytes = self.arrivals + u64::from(self.steps.arrivals) * 4;
         Ok(self)
     }
 
@@ -704,20 +703,17 @@ impl CudaExecutable {
             match &self.steps.work[step] {
                 Work::Kernel(_) => {
                     let breaks = |s: usize| s >= count || !waits[s].is_empty();
-                    let all = match (apart, g.graphs.is_some()) {
-                        (true, _) => step..next,
-                        (_, true) => graphs::stretch(step, &self.steps.work, &b.steps, breaks),
+                    let end = match g.graphs.is_some() {
+                        _ if apart => next,
+                        true => graphs::stretch(step, &self.steps.work, &b.steps, breaks).end,
                         // One launch may be two steps.
-                        (_, false) if breaks(next) => step..next,
-                        (_, false) => {
-                            step..next
-                                + usize::from(self.steps.holds_next(step, p, self.arrivals.1))
-                        }
+                        false if breaks(next) => next,
+                        false => step + self.steps.held(step, next + 1, p),
                     };
-                    next = all.end.max(next);
-                    match all.len() {
-                        0 | 1 => g.kernels(step..next, p)?,
-                        _ => g.graph(all, p)?,
+                    next = end.max(next);
+                    match next - step {
+                        1 => g.kernels(step..next, p)?,
+                        _ => g.graph(step..next, p)?,
                     }
                 }
                 Work::Host(_) => g.host(step, p)?,

@@ -456,7 +456,10 @@ impl Init<'_> {
             let at = |x: usize| now[x].as_ref().map_or(DevicePtr(0), Memory::ptr);
             match &steps.work[i] {
                 Work::Kernel(_) => {
-                    let words = Words::of_faults(faults.ptr());
+                    let words = Words {
+                        faults: faults.ptr(),
+                        arrivals: DevicePtr(0),
+                    };
                     steps.launch(gpu, (i, false, false), p, &at, words, &stream)?;
                 }
                 Work::Host(h) => {

@@ -31,18 +31,8 @@ enum Source {
 pub(crate) struct Words {
     /// One for faults per step.
     pub faults: DevicePtr,
-    /// Zeros between launches, so many of them.
-    pub arrivals: (DevicePtr, u32),
-}
-
-impl Words {
-    /// Without any for arrivals.
-    pub fn of_faults(faults: DevicePtr) -> Words {
-        Words {
-            faults,
-            arrivals: (DevicePtr(0), 0),
-        }
-    }
+    /// [`Steps::arrivals`] of them, zeros between launches.
+    pub arrivals: DevicePtr,
 }
 
 /// How a step is launched; numbers of parameters where they depend on a request's dims.
@@ -157,6 +147,8 @@ pub(crate) struct Steps {
     pub work: Vec<Work>,
     /// Launches of a step with the one behind it, by the first's number.
     joined: BTreeMap<usize, Joined>,
+    /// Words for arrivals that these launches share: tasks of a second step at most.
+    pub arrivals: u32,
     /// Buffers read and written, per step.
     pub reads: Vec<Vec<usize>>,
     pub writes: Vec<Vec<usize>>,
@@ -181,6 +173,7 @@ impl Steps {
             nodes: steps.iter().map(|s| s.nodes.join(", ")).collect(),
             work: vec![],
             joined: BTreeMap::new(),
+            arrivals: 0,
             reads: vec![],
             writes: vec![],
         };
@@ -272,16 +265,14 @@ impl Steps {
         Ok(())
     }
 
-    /// Makes launches of the steps of `list` that have none of their own, with the step before each; gives the
-    /// tasks that such a step has at most.
+    /// Makes launches of the steps of `list` that have none of their own, with the step before each.
     pub fn join(
         &mut self,
         gpu: &Gpu,
         (list, programs): (&[Step], &[Option<TileProgram>]),
         top: impl Fn(&Dim) -> Option<i64>,
         params: &mut Params,
-    ) -> Result<u32, DeviceError> {
-        let mut most = 0;
+    ) -> Result<(), DeviceError> {
         for (i, (pair, both)) in list.windows(2).zip(programs.windows(2)).enumerate() {
             let ([first, second], [Some(a), Some(b)]) = (pair, both) else {
                 continue;
@@ -294,15 +285,16 @@ impl Steps {
             let tasks = [&first.tasks, &second.tasks].map(|d| params.intern(d));
             self.joined.insert(i, Joined { kernel, tasks });
             let tasks = top(&second.tasks).and_then(|n| u32::try_from(n).ok());
-            most = most.max(tasks.unwrap_or(0));
+            self.arrivals = self.arrivals.max(tasks.unwrap_or(0));
         }
-        Ok(most)
+        Ok(())
     }
 
-    /// Whether launch `i` is that of the step behind it too, under the parameters `p` and with so many words for
-    /// arrivals.
-    pub fn holds_next(&self, i: usize, p: &[i64], words: u32) -> bool {
-        self.joined.get(&i).is_some_and(|j| j.fits(p, words))
+    /// Steps that the launch of step `i`, of which those before `end` are queued together, stands for under the
+    /// parameters `p`.
+    pub fn held(&self, i: usize, end: usize, p: &[i64]) -> usize {
+        let both = self.joined.get(&i).filter(|_| i + 1 < end);
+        1 + usize::from(both.is_some_and(|j| j.fits(p, self.arrivals)))
     }
 
     /// Queues launch `i`, which may begin before the launch that was queued last is over if it is `early`; `at`
@@ -336,7 +328,7 @@ impl Steps {
                 Source::Param(d) => Arg::I64(p[*d as usize]),
                 Source::Fault => fault(i),
                 Source::NextFault => fault(i + 1),
-                Source::Arrivals => Arg::Pointer(words.arrivals.0),
+                Source::Arrivals => Arg::Pointer(words.arrivals),
             })
             .collect();
         gpu.context

@@ -262,24 +262,17 @@ impl StreamRequest<'_> {
     /// Words that launches write beside buffers.
     fn words(&self) -> Words {
         let at = |offset| self.memory.ptr().offset(offset);
-        let (arrivals, count) = self.e.arrivals;
         Words {
             faults: at(self.e.faults),
-            arrivals: (at(arrivals), count),
+            arrivals: at(self.e.arrivals),
         }
-    }
-
-    /// Steps that the launch of step `step` stands for, of which those before `end` are queued together.
-    fn held(&self, step: usize, end: usize, p: &[i64]) -> usize {
-        let both = step + 1 < end && self.e.steps.holds_next(step, p, self.e.arrivals.1);
-        1 + usize::from(both)
     }
 
     /// Queues the launches of `steps` one by one.
     pub fn kernels(&mut self, steps: Range<usize>, p: &[i64]) -> Result<(), DeviceError> {
         let mut step = steps.start;
         while step < steps.end {
-            let held = self.held(step, steps.end, p);
+            let held = self.e.steps.held(step, steps.end, p);
             self.kernel((step, held > 1), p)?;
             step += held;
         }
@@ -363,7 +356,7 @@ impl StreamRequest<'_> {
         let queue = || {
             let (words, mut step) = (self.words(), steps.start);
             while step < steps.end {
-                let held = self.held(step, steps.end, p);
+                let held = self.e.steps.held(step, steps.end, p);
                 let at = |b: usize| self.address(b, step);
                 let which = (step, step > steps.start, held > 1);
                 e.steps.launch(&e.gpu, which, p, &at, words, compute)?;

@@ -14,7 +14,8 @@ pub(crate) struct StepForecast {
     program: TileProgram,
     far: Vec<f64>,
     footprint: f64,
-    joined: bool,
+    /// Hand-overs of a step that is part of the launch before it.
+    handovers: Option<u64>,
 }
 
 impl StepForecast {
@@ -40,8 +41,8 @@ impl StepForecast {
             far: &self.far,
         };
         let (mut work, mut cost) = predict_program(ctx, &self.program)?;
-        if self.joined {
-            cost.joined(&mut work, machine);
+        if let Some(times) = self.handovers {
+            cost.joined(&mut work, machine, times);
         }
         Some(cost)
     }
@@ -88,7 +89,7 @@ pub(crate) fn steps(plan: &Plan, block: &Block) -> Vec<Option<StepForecast>> {
                     program,
                     far,
                     footprint,
-                    joined: step.joined,
+                    handovers: step.joined.then_some(step.cost_work.handoffs),
                 }),
             StepWork::Host { .. } => None,
         });

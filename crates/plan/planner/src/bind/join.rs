@@ -2,19 +2,16 @@
 //! read. The CTA that ends last of those that a task needs runs it, which takes a hand-over where a launch takes what
 //! a step takes to begin.
 use super::block::BlockBuilder;
-use super::launch::gain;
-use kernel::Mapping;
+use super::launch::handovers;
+use kernel::Schedule;
 use machine::Work;
 use plan::{Alternative, BufferId, Step, StepWork, Why};
 use std::collections::BTreeMap;
 
-/// Threads of a CTA and the work of a step whose code is ours; `None` for others.
-fn printed(s: &Step) -> Option<(u64, &Work)> {
+/// Schedule and work of a kernel.
+fn printed(s: &Step) -> Option<(&Schedule, &Work)> {
     match &s.work {
-        StepWork::Kernel { schedule, .. } => match &schedule.mapping {
-            Mapping::Gpu(g) => Some((g.threads.into(), &s.cost_work)),
-            Mapping::Cpu(_) => None,
-        },
+        StepWork::Kernel { schedule, .. } => Some((schedule, &s.cost_work)),
         StepWork::Host { .. } => None,
     }
 }
@@ -41,14 +38,14 @@ impl BlockBuilder<'_> {
                 continue;
             }
             let both = printed(before).zip(printed(s));
-            if both.and_then(|(a, b)| gain(ctx, a, b)).is_none() {
+            let Some(times) = both.and_then(|(a, b)| handovers(ctx, a, b)) else {
                 continue;
-            }
+            };
             let name = before.name.clone();
             let s = &mut self.block.steps[i];
             s.joined = true;
             let was = s.predicted.time_s;
-            s.predicted.joined(&mut s.cost_work, ctx.machine);
+            s.predicted.joined(&mut s.cost_work, ctx.machine, times);
             let less = was - s.predicted.time_s;
             self.whys.push(Why {
                 pass: "launch".into(),

@@ -40,8 +40,40 @@ fn threads(p: &TileProgram) -> u32 {
     }
 }
 
-/// Names of values of its own that the text has beside those of both steps.
-const DECLARED: &str = "\t.reg .pred %later, %last;\n\t.reg .b32 %own, %number, %count, %most, %needs, %second_task;\n\t.reg .b64 %wide, %word;\n";
+/// Values of its own that the text has beside those of both steps.
+const DECLARED: &str = "\
+\t.reg .pred %later, %last;
+\t.reg .b32 %own, %number, %count, %most, %second_task;
+\t.reg .b64 %wide, %word;
+";
+
+/// Counts the CTA among those that the second step's task needs, and leaves unless it is the last one.
+const ARRIVES: &str = "\
+\tld.param.s64 %wide, [second_tasks];
+\tcvt.u32.u64 %count, %wide;
+\tmov.u32 %number, %ctaid.x;
+\trem.u32 %second_task, %number, %count;
+\tmov.u32 %own, %tid.x;
+\tsetp.ne.u32 %later, %own, 0;
+\tsetp.ne.u32 %last, %own, %own;
+\tbar.sync 0;
+\t@%later bra $arrived;
+\tld.param.s64 %wide, [first_tasks];
+\tcvt.u32.u64 %most, %wide;
+\tdiv.u32 %most, %most, %count;
+\tsub.u32 %most, %most, 1;
+\tld.param.u64 %word, [arrivals];
+\tcvta.to.global.u64 %word, %word;
+\tmul.wide.u32 %wide, %second_task, 4;
+\tadd.u64 %word, %word, %wide;
+\tfence.acq_rel.gpu;
+\tatom.relaxed.gpu.global.inc.u32 %number, [%word], %most;
+\tfence.acq_rel.gpu;
+\tsetp.eq.u32 %last, %number, %most;
+$arrived:
+\tbar.red.or.pred %last, 0, %last;
+\t@!%last bra $all_over;
+";
 
 /// The kernel in which tasks of `second` are run behind those of `first` that they need.
 ///
@@ -68,7 +100,7 @@ pub fn joined(first: &TileProgram, second: &TileProgram, arch: &str) -> Result<J
     let code = [
         DECLARED,
         &guarded(&one.code, some(first), "$first_over"),
-        &arrives(),
+        ARRIVES,
         &guarded(&apart(&two.code), some(second), "$second_over"),
         "$all_over:\n",
     ];
@@ -116,25 +148,4 @@ fn guarded(code: &str, some: Option<u32>, label: &str) -> String {
 fn apart(code: &str) -> String {
     let named = code.replace('%', "%second_").replace('$', "$second_");
     named.replace("%second_tid.", "%tid.")
-}
-
-/// Counts the CTA among those that the second step's task needs, and leaves unless it is the last one.
-fn arrives() -> String {
-    let param = |to: &str, name: &str| {
-        format!("\tld.param.s64 %wide, [{name}];\n\tcvt.u32.u64 {to}, %wide;\n")
-    };
-    [
-        &param("%count", "second_tasks"),
-        "\tmov.u32 %number, %ctaid.x;\n\trem.u32 %second_task, %number, %count;\n",
-        "\tmov.u32 %own, %tid.x;\n\tsetp.ne.u32 %later, %own, 0;\n\tsetp.ne.u32 %last, %own, %own;\n",
-        "\tbar.sync 0;\n\t@%later bra $arrived;\n",
-        &param("%needs", "first_tasks"),
-        "\tdiv.u32 %needs, %needs, %count;\n\tsub.u32 %most, %needs, 1;\n",
-        "\tld.param.u64 %word, [arrivals];\n\tcvta.to.global.u64 %word, %word;\n",
-        "\tmul.wide.u32 %wide, %second_task, 4;\n\tadd.u64 %word, %word, %wide;\n",
-        "\tfence.acq_rel.gpu;\n\tatom.relaxed.gpu.global.inc.u32 %number, [%word], %most;\n\tfence.acq_rel.gpu;\n",
-        "\tsetp.eq.u32 %last, %number, %most;\n",
-        "$arrived:\n\tbar.red.or.pred %last, 0, %last;\n\t@!%last bra $all_over;\n",
-    ]
-    .concat()
 }

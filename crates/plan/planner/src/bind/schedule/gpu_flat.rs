@@ -23,6 +23,9 @@ const PASS: i64 = 16;
 /// Threads that reduce together at most, where there is something else for others to do.
 const TEAM: u32 = 32;
 
+/// Threads that sum together to choose from, where loops go in passes.
+const PASS_TEAMS: [u32; 3] = [4, 8, 16];
+
 /// A tile in shared memory that nothing is copied to ahead of time.
 const SHARED: Place = Place::Shared {
     swizzle: Swizzle {
@@ -167,7 +170,7 @@ impl Flat<'_> {
     /// Those that have code: gates that are parts of one sum must lie over threads alike.
     fn teams(&self, kernel: &Kernel, loops: &[AxisTile], out: &mut Vec<Candidate>) {
         for &threads in self.gpu.threads.iter().rev() {
-            for team in [4, 8, 16] {
+            for team in PASS_TEAMS {
                 let teams = i64::from(threads / team).max(1);
                 let cut = tiles::fill(self.space, &self.order, teams, 1);
                 let found = self.candidate(kernel, &cut, loops, threads, team);

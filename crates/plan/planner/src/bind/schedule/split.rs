@@ -8,12 +8,12 @@ use super::rank::{self, ranked, sketched};
 use super::renumber::ordered;
 use super::{gpu, gpu_flat};
 use crate::bind::ctx::{Ctx, Space};
-use crate::bind::launch::gain;
+use crate::bind::launch::handovers;
 use crate::bind::predict::counter;
 use expr::{Expr, Inst, Monoid};
 use kernel::{
-    Access, Axis, AxisId, AxisTile, Family, Kernel, Mapping, Operand, OperandId, Role, Stmt, Term,
-    Tile, TileId,
+    Access, Axis, AxisId, AxisTile, Family, Kernel, Operand, OperandId, Role, Stmt, Term, Tile,
+    TileId,
 };
 use layout::{DType, Dim};
 use std::collections::BTreeSet;
@@ -111,11 +111,12 @@ fn same_tiles(space: &Space, first: &Half) -> Vec<Candidate> {
 
 /// Seconds that the second half takes less in the launch of the first.
 fn joined(ctx: Ctx, first: &Half, second: &Half) -> Option<f64> {
-    let of = |h: &'_ Half| match &h.schedule.mapping {
-        Mapping::Gpu(g) => Some(u64::from(g.threads)),
-        Mapping::Cpu(_) => None,
-    };
-    gain(ctx, (of(first)?, &first.work), (of(second)?, &second.work))
+    let (one, two) = (
+        (&*first.schedule, &first.work),
+        (&*second.schedule, &second.work),
+    );
+    let times = handovers(ctx, one, two)?;
+    Some(ctx.machine.joined_s(times))
 }
 
 /// The best schedules of both kernels, by the instructions of so many candidates of each, or by sketches; `None`
