@@ -219,14 +219,13 @@ fn in_parts(
     packed: Vec<(OperandId, Packed)>,
     whys: &mut Vec<Why>,
 ) -> Choice {
-    let seconds = found.parts.first.cost.time_s + found.second.cost.time_s;
     whys.push(Why {
         pass: "schedule".into(),
         subject: kernel.name.clone(),
         choice: found.what,
         reason: format!(
             "predicted {:.1} us, bound by {}: the whole has too few tasks for its sums",
-            seconds * 1e6,
+            found.seconds * 1e6,
             found.parts.first.cost.bound
         ),
         alternatives: vec![Alternative {

@@ -88,11 +88,14 @@ fn stages(c: &Candidate) -> bool {
     body.any(|s| matches!(s, Stmt::Load { dst, .. } if staged(*dst)))
 }
 
-/// Whether several threads of a candidate sum together.
+/// Whether several threads of a candidate sum together in each pass of a recurrence.
 fn teams(c: &Candidate) -> bool {
     let Mapping::Gpu(g) = &c.schedule.mapping else {
         return false;
     };
+    if c.kernel.ordered().is_empty() {
+        return false;
+    }
     let mut summed = c.kernel.body.iter().flat_map(|s| s.over());
     summed.any(|a| g.spread(*a).count > 1)
 }

@@ -30,6 +30,8 @@ pub(super) struct Found {
     pub parts: Parts,
     pub second: Half,
     pub what: String,
+    /// Seconds that both steps take.
+    pub seconds: f64,
     pub rank: f64,
 }
 
@@ -169,18 +171,21 @@ fn costed(
         return None;
     }
     let (mut r2, mut second, mut w2) = half(1, &gpu::candidates)?;
+    let mut saved = 0.0;
     let beside = half(1, &|space| same_tiles(space, &first));
     if let Some((rank, half, what)) = beside
         && let Some(less) = joined(ctx, &first, &half)
         && rank - less < r2
     {
         (r2, second, w2) = (rank - less, half, format!("{what}, in the same launch"));
+        saved = less;
     }
     Some(Found {
         what: format!(
             "{} parts along {axis}, {w1}; then their sum, {w2}",
             two.cut.1
         ),
+        seconds: first.cost.time_s + second.cost.time_s - saved,
         rank: r1 + r2,
         second,
         parts: Parts {
