@@ -11,6 +11,7 @@
 mod arch;
 mod count;
 mod joined;
+mod lines;
 mod params;
 mod pressure;
 mod printed;

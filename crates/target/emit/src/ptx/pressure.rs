@@ -21,13 +21,14 @@ mod order;
 
 use alive::{SLOW, alive, pressure};
 use banks::banked;
-use division::Divided;
-use line::{Kind, Line, Names, Parsed, PredicateSource, Rematerialised};
+use super::lines::{self, Lines, defines_none};
+use division::{Divided, Divisor};
+use line::{Kind, Line, Parsed, PredicateSource, Rematerialised};
 use loops::{compared_again, compared_early, folded, read_once, settled};
 use order::{ahead, guarded, lean, remade};
 
 /// Pointers that are parameters, in kernels in threads.
-const POINTERS: &str = "%l_";
+const POINTERS: &str = "l_";
 
 /// How the machine code of an architecture has its addresses.
 #[derive(Clone, Copy, Default)]
@@ -46,15 +47,6 @@ impl Addresses {
             shared: arch == "sm_75",
         }
     }
-}
-
-/// Whether an instruction of this name defines no register.
-fn defines_none(op: &str) -> bool {
-    let name = op.split('.').next().unwrap_or("");
-    let none = [
-        "st", "bar", "bra", "cp", "red", "ret", "membar", "fence", "exit", "trap",
-    ];
-    none.contains(&name)
 }
 
 /// What matters of an instruction by its name.
@@ -105,20 +97,20 @@ fn predicate_of(op: &str) -> PredicateSource {
     }
 }
 
-/// How what an instruction makes of `from` can be had a second time.
-fn again_of(op: &str, from: &str) -> Rematerialised {
+/// How what an instruction makes of its operands can be had a second time, `special` being the number of the thread.
+fn again_of(op: &str, special: bool) -> Rematerialised {
     let number = ["add.s32", "add.u32", "sub.s32", "mul.lo.s32", "shl.b32"];
     match op {
-        "mov.u32" if from.contains("%tid.") || from.contains("%ctaid.") => Rematerialised::Special,
+        "mov.u32" if special => Rematerialised::Special,
         _ if number.contains(&op) => Rematerialised::Number,
         _ => Rematerialised::No,
     }
 }
 
 /// The register of the factor `by`.
-fn factor(by: u32, factors: &mut Vec<(u32, u32)>, names: &mut Names) -> u32 {
+fn factor(by: u32, factors: &mut Vec<(u32, u32)>, out: &mut Parsed) -> u32 {
     let at = factors.iter().position(|f| f.0 == by).unwrap_or_else(|| {
-        factors.push((by, names.fresh(1)));
+        factors.push((by, out.fresh(1)));
         factors.len() - 1
     });
     factors[at].1
@@ -134,119 +126,139 @@ fn without_register(fixed: &[u32], computed: &[u32], width: &mut [u32]) {
     }
 }
 
-/// The line of `code` with what its guard and its name say of it, its name and its arguments.
-fn begun<'a>(code: &'a str, names: &mut Names<'a>) -> (Line, &'a str, &'a str) {
-    let mut line = Line::default();
-    let mut code = code;
-    if let Some(rest) = code.strip_prefix('@') {
-        let (p, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-        names.add(p, &mut line.uses);
-        line.partial = true;
-        code = rest.trim_start();
-    }
-    let (op, args) = code.split_once(' ').unwrap_or((code, ""));
-    if op.starts_with("bra") {
-        line.jump = Some(names.label(args.trim()));
-    }
-    line.ends = !line.partial && (op.starts_with("bra") || op.starts_with("ret"));
-    line.kind = kind_of(op);
-    (line, op, args)
+/// What an instruction's name says of it.
+struct Name<'a> {
+    op: &'a str,
+    kind: Kind,
+    defines_none: bool,
+    ends: bool,
+    moves: bool,
+    divides: bool,
+    multiplies_wide: bool,
+    truth: PredicateSource,
 }
 
-/// Lines of `text`.
-fn parse(text: &str, addresses: Addresses) -> Parsed {
-    let held = addresses.held;
-    let mut names = Names::default();
-    let mut lines = vec![];
-    let mut labels: Vec<(u32, usize)> = vec![];
+impl Name<'_> {
+    fn of(op: &str) -> Name<'_> {
+        Name {
+            op,
+            kind: kind_of(op),
+            defines_none: defines_none(op),
+            ends: op.starts_with("bra") || op.starts_with("ret"),
+            moves: op.starts_with("mov"),
+            divides: matches!(op, "div.s32" | "div.u32" | "rem.s32" | "rem.u32"),
+            multiplies_wide: op.starts_with("mul.wide"),
+            truth: predicate_of(op),
+        }
+    }
+
+    /// Whether what `line` takes, from the constant bank or, with no `operands`, as a number, has no register.
+    fn free(&self, line: &Line, operands: &[u32], fixed: &[u32]) -> bool {
+        self.op.starts_with("ld.param")
+            || (self.op == "cvt.u32.u64" && line.uses.iter().all(|u| fixed.contains(u)))
+            || self.op.starts_with("cvta")
+            || (self.moves && operands.is_empty() && !line.partial)
+    }
+}
+
+/// The lines of a text as registers are counted.
+fn parse(text: &Lines, addresses: Addresses) -> Parsed {
+    let names: Vec<Name> = text.ops.iter().map(|op| Name::of(op)).collect();
+    let width = &text.names.width;
+    let mut out = Parsed {
+        lines: Vec::with_capacity(text.lines.len()),
+        labels: vec![None; text.labels.len()],
+        width: width.iter().map(|w| w.unwrap_or(0)).collect(),
+        truth: width.iter().map(|w| u32::from(*w == Some(0))).collect(),
+    };
     // Registers that something other than a constant or a parameter is put into.
     let (mut fixed, mut computed) = (vec![], vec![]);
     // Those of them that are numbers in the text.
     let mut numbers = vec![];
-    let mut divided = Divided::default();
+    let mut divided: Option<Divided> = None;
     // Sizes of elements that numbers of them are multiplied by, and a register for each: also for 1, as an
     // address is made by the same instruction then.
     let mut factors: Vec<(u32, u32)> = vec![];
-    for l in text.lines().map(str::trim) {
-        if l.starts_with(".reg") {
-            names.declare(l);
-            continue;
+    let mut labels = labels_in_order(text).peekable();
+    for (i, own) in text.lines.iter().enumerate() {
+        while let Some((label, _)) = labels.next_if(|l| l.1 == i) {
+            out.labels[label] = Some(out.lines.len());
+            divided = None;
         }
-        if let Some(label) = l.strip_suffix(':') {
-            labels.push((names.label(label), lines.len()));
-            divided = Divided::default();
-            continue;
-        }
-        let Some(code) = l.strip_suffix(';') else {
-            continue;
-        };
-        let (mut line, op, args) = begun(code, &mut names);
-        if defines_none(op) {
-            names.add(args, &mut line.uses);
-        } else {
-            let cut = match args.strip_prefix('{') {
-                Some(inner) => inner.find('}').map_or(args.len(), |e| e + 2),
-                None => args.find(',').unwrap_or(args.len()),
-            };
-            let (to, from) = args.split_at(cut);
-            names.add(to, &mut line.defs);
-            names.add(from, &mut line.uses);
-            divided.forget(&line.defs);
-            if let ("div.s32" | "div.u32" | "rem.s32" | "rem.u32", false) = (op, line.partial)
-                && let Some((of, by)) = from.trim_start_matches(',').split_once(',')
-            {
+        let name = &names[own.op as usize];
+        let mut line = begun(text, own, name);
+        if !name.defines_none {
+            if divided.as_ref().is_some_and(|d| d.reads(&line.defs)) {
+                divided = None;
+            }
+            if let (true, false, Some((of, by))) = (name.divides, own.guarded, operands(own, &line)) {
                 computed.extend(&line.defs);
-                let of = names.all(of);
-                lines.extend(divided.lines((op, &line.defs), &of, by.trim(), &mut names));
+                Divided::divide(&mut divided, (name.op, &line.defs), of, by, &mut out);
                 continue;
             }
-            if !held
-                && op.starts_with("mul.wide")
-                && let Some((_, by)) = from.rsplit_once(',')
-                && let Ok(by @ 1..) = by.trim().parse::<u32>()
+            if let (false, true, Some(by @ 1..)) =
+                (addresses.held, name.multiplies_wide, own.number)
+                && let Ok(by) = u32::try_from(by)
             {
-                line.uses.push(factor(by, &mut factors, &mut names));
+                line.uses.push(factor(by, &mut factors, &mut out));
             }
-            line.copy = op.starts_with("mov") && !from.contains('{');
-            line.truth = predicate_of(op);
-            // What an instruction takes from the constant bank, or as a number, has no register.
-            let free = op.starts_with("ld.param")
-                || (op == "cvt.u32.u64" && line.uses.iter().all(|u| fixed.contains(u)))
-                || op.starts_with("cvta")
-                || (op.starts_with("mov") && !from.contains('%') && !line.partial);
-            line.again = again_of(op, from);
-            if free && op.starts_with("mov") {
+            let free = name.free(&line, text.operands(own), &fixed);
+            if free && name.moves {
                 numbers.extend(&line.defs);
             }
             let list: &mut Vec<u32> = if free { &mut fixed } else { &mut computed };
             list.extend(&line.defs);
         }
-        lines.push(line);
+        out.lines.push(line);
     }
-    let known = names.known.iter();
-    let known = known.filter(|(n, _)| n.starts_with(POINTERS));
-    let pointers: Vec<u32> = known.map(|(_, &n)| n).collect();
-    let mut places = vec![None; names.labels()];
-    for (label, at) in labels {
-        places[label as usize] = Some(at);
-    }
-    let (mut width, truth) = (names.width, names.truth);
+    labels.for_each(|(label, _)| out.labels[label] = Some(out.lines.len()));
+    let pointers = text.names.of_kind(POINTERS);
     let factors: Vec<u32> = factors.iter().map(|f| f.1).collect();
     computed.sort_unstable();
-    without_register(&fixed, &computed, &mut width);
-    let mut out = Parsed {
-        lines,
-        labels: places,
-        width,
-        truth,
-    };
+    without_register(&fixed, &computed, &mut out.width);
     numbers.retain(|n| computed.binary_search(n).is_err());
     as_assembled(&mut out, &numbers, &factors, pointers, addresses);
     out
 }
 
+/// Labels that stand somewhere, with the lines that they stand before, in the order of these.
+fn labels_in_order(text: &Lines) -> impl Iterator<Item = (usize, usize)> + use<> {
+    let all = text.labels.iter().enumerate();
+    let mut all: Vec<(usize, usize)> = all.filter_map(|(l, at)| Some((l, (*at)?))).collect();
+    all.sort_by_key(|l| l.1);
+    all.into_iter()
+}
+
+/// `own` with its registers and what its name says of it.
+fn begun(text: &Lines, own: &lines::Line, name: &Name) -> Line {
+    let width = &text.names.width;
+    let declared = |r: &u32| width[*r as usize].is_some();
+    let guard = text.guard(own);
+    let uses = guard.iter().chain(text.operands(own)).copied();
+    Line {
+        defs: text.defs(own).iter().copied().filter(declared).collect(),
+        uses: uses.filter(declared).collect(),
+        partial: own.guarded,
+        jump: own.label,
+        ends: name.ends && !own.guarded,
+        kind: name.kind,
+        again: again_of(name.op, own.special),
+        copy: name.moves && !own.braces && !name.defines_none,
+        truth: name.truth,
+    }
+}
+
+/// What a division is of, and by.
+fn operands<'l>(own: &lines::Line, line: &'l Line) -> Option<(&'l [u32], Divisor)> {
+    if let Some(by) = own.number {
+        return Some((&line.uses, Divisor::Number(by)));
+    }
+    let (by, of) = line.uses.split_last()?;
+    Some((of, Divisor::Register(*by)))
+}
+
 /// Registers per thread that an assembler is expected to take for `text`, which allows `most`.
-pub(super) fn estimate(text: &str, most: u32) -> u32 {
+pub(super) fn estimate(text: &Lines, most: u32) -> u32 {
     let p = parse(text, Addresses::default());
     (pressure(&p, &p.width, SLOW).saturating_mul(AHEAD) / 100).min(most)
 }
@@ -258,7 +270,7 @@ const AHEAD: u32 = 128;
 /// As [`estimate`] for kernels without tensor cores on `arch`, whose loads the assembler moves ahead of
 /// use. Where registers are short it is thrifty: an order that keeps little alive, and values made
 /// again rather than kept. Below [`PLENTY`] it keeps what it likes.
-pub(super) fn estimate_threads(text: &str, arch: &str, most: u32) -> u32 {
+pub(super) fn estimate_threads(text: &Lines, arch: &str, most: u32) -> u32 {
     // An address is a product of two numbers and a pointer, of which one may come from the constant
     // bank: up to sm_80 that is the pointer, and the factor takes a register. The later ones write the factor
     // into the instruction, which leaves the pointer a pair of registers.

@@ -8,6 +8,7 @@ mod matrix;
 mod memory;
 
 use super::count::{Item, Reader};
+use super::lines::Lines;
 use super::printed::Printed;
 use super::source::Source;
 use super::{ParamSpec, ParamValue};
@@ -224,6 +225,7 @@ struct Part {
 /// A printed text with the part of each instruction of the program, in their order.
 pub(super) struct Counted {
     pub printed: Printed,
+    pub lines: Lines,
     parts: Vec<Part>,
 }
 
@@ -252,20 +254,20 @@ impl Counted {
         reader: &mut Reader,
         out: &mut Vec<Item>,
     ) {
-        let code = &self.printed.code;
         for i in body {
             let Some((part, own)) = parts.next() else {
                 return;
             };
-            let before = &code[part.whole.start..part.body.start];
-            let after = &code[part.body.end..part.whole.end];
+            let whole = self.lines.within(part.whole.clone());
+            let inside = self.lines.within(part.body.clone());
+            let (before, after) = (whole.start..inside.start, inside.end..whole.end);
             let mut inner = vec![];
             let times = match (i, own) {
                 (Inst::For { .. }, own) => {
                     // The counter's first value is set once, and compared in every pass.
-                    let (first, each) = before.split_once('\n').unwrap_or((before, ""));
-                    reader.read(first, Touch::default(), out);
-                    reader.read(each, Touch::default(), &mut inner);
+                    let first = before.len().min(1) + before.start;
+                    reader.read(before.start..first, Touch::default(), out);
+                    reader.read(first..before.end, Touch::default(), &mut inner);
                     match own {
                         Seen::Passes(n) => *n,
                         _ => 1.0,
@@ -283,7 +285,7 @@ impl Counted {
                         Seen::Memory(t) => *t,
                         _ => Touch::default(),
                     };
-                    reader.read(&code[part.whole.clone()], touch, out);
+                    reader.read(whole, touch, out);
                     continue;
                 }
             };
@@ -364,11 +366,12 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
     });
     let parts = parts.collect();
     let code = head + &s.out;
+    let lines = Lines::of(&code);
     let (held, registers) = match p.registers {
-        Some(asked) => (super::pressure::estimate(&code, asked), asked),
+        Some(asked) => (super::pressure::estimate(&lines, asked), asked),
         None => {
             let most = super::arch::registers_for(p.threads);
-            let held = super::pressure::estimate_threads(&code, arch, most);
+            let held = super::pressure::estimate_threads(&lines, arch, most);
             (held, super::pressure::given(held, most))
         }
     };
@@ -382,7 +385,11 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
         shared_bytes: bytes,
         faults: p.faults.clone(),
     };
-    Ok(Counted { printed, parts })
+    Ok(Counted {
+        printed,
+        lines,
+        parts,
+    })
 }
 
 /// Sums of a value and a number that are elements' numbers and nothing else: an instruction that touches memory

@@ -1,7 +1,9 @@
 //! A text as instructions and the parts that loops and conditions make of it.
 
-use super::words::{self, Kind, Names, Word};
+use super::words::{Kind, Word, Words};
+use crate::ptx::lines::Lines;
 use crate::simt::lanes;
+use std::ops::Range;
 
 /// What a stretch of text is made of.
 pub(in crate::ptx) enum Item {
@@ -18,13 +20,19 @@ pub(in crate::ptx) enum Item {
 }
 
 /// Reads lines into items.
-#[derive(Default)]
-pub(in crate::ptx) struct Reader {
-    pub(super) names: Names,
+pub(in crate::ptx) struct Reader<'a> {
+    words: Words<'a>,
     pub(super) parts: usize,
 }
 
-impl Reader {
+impl<'a> Reader<'a> {
+    pub fn new(lines: &'a Lines) -> Reader<'a> {
+        Reader {
+            words: Words::of(lines),
+            parts: 0,
+        }
+    }
+
     /// The part of the text that `body` is.
     pub fn part(&mut self, times: f64, looped: bool, body: Vec<Item>) -> Item {
         self.parts += 1;
@@ -36,13 +44,9 @@ impl Reader {
         }
     }
 
-    /// The instructions of `text`, a stretch without jumps; those that touch memory touch `touch`.
-    pub fn read(&mut self, text: &str, touch: lanes::Touch, out: &mut Vec<Item>) {
-        for line in text.lines() {
-            if let Some(w) = words::word(line, &mut self.names) {
-                out.push(Item::Word(w, touch));
-            }
-        }
+    /// The instructions of these lines, a stretch that is gone through from its first to its last; those that touch memory touch `touch`.
+    pub fn read(&mut self, lines: Range<usize>, touch: lanes::Touch, out: &mut Vec<Item>) {
+        out.extend(lines.map(|at| Item::Word(self.words.word(at), touch)));
     }
 }
 

@@ -8,6 +8,7 @@ mod order;
 mod words;
 
 use super::arch::{arch_of, caps, limits};
+use super::lines::Lines;
 use super::threads;
 use crate::simt::{self, lanes};
 use item::waits;
@@ -15,7 +16,7 @@ pub(in crate::ptx) use item::{Item, Reader};
 use kernel::{Mapping, TileProgram};
 use machine::{Machine, Pipe, WarpRates, Warps, Work, calc};
 use std::collections::VecDeque;
-use words::{Kind, Names, Word};
+use words::{Kind, Word};
 
 /// What `program`'s warps do on `machine`, whose levels `work` crosses; `None` where it has no PTX that a CTA of the
 /// machine can run, or the machine no figures for warps.
@@ -58,20 +59,20 @@ pub(crate) fn counted(
     let rates = machine.warp_rates()?;
     let tasks = kernel::work::tasks(program.kernel(), program.schedule()).eval(dims)?;
     let tasks = u64::try_from(tasks).ok()?.max(1);
-    let mut reader = Reader::default();
     let p = simt::lower(program, code.caps).ok()?;
     let counted = threads::counted(&p, code.arch).ok()?;
     let printed = &counted.printed;
     if u64::from(printed.shared_bytes) > code.shared_bytes {
         return None;
     }
+    let mut reader = Reader::new(&counted.lines);
     let mut items = counted.items(&p, &lanes::seen(&p, dims), &mut reader);
     let block = calc::Block {
         threads: map.threads.into(),
         registers: printed.held.into(),
         shared: printed.shared_bytes.into(),
     };
-    order::arrange(&mut items, &reader.names, &rates, printed.held);
+    order::arrange(&mut items, &counted.lines, &rates, printed.held);
     let resident = calc::occupancy(&machine.limits, block).map_or(1, |o| o.ctas.max(1));
     let mut sum = Sum {
         rates,
@@ -92,14 +93,14 @@ pub(crate) fn counted(
     let clock = |warps: f64| {
         let mut c = Clock {
             rates,
-            names: &reader.names,
+            lines: &counted.lines,
             answers: rates.answers(machine, work, out.loaded),
             // A byte of all is a byte of one of so many multiprocessors.
             fetch: fetch * active as f64,
             store: store * active as f64,
             stores: 0.0,
             warps,
-            at: vec![0.0; reader.names.len()],
+            at: vec![0.0; counted.lines.names.len()],
             passes: vec![None; reader.parts],
             copies: VecDeque::new(),
             copying: 0.0,
@@ -179,7 +180,7 @@ fn sectors(item: &Item) -> f64 {
 /// Warps that go in step, in cycles.
 struct Clock<'a> {
     rates: WarpRates,
-    names: &'a Names,
+    lines: &'a Lines,
     /// From where loads from operands are answered, [`WarpRates::answers`].
     answers: Vec<(f64, f64)>,
     /// Cycles that the levels beyond a multiprocessor's own take for each byte that it loads, and that it
@@ -332,9 +333,9 @@ impl Clock<'_> {
         let mut asked = 0.0;
         for i in items {
             let Item::Word(w, t) = i else { continue };
-            let uses = self.names.uses(w).iter();
+            let uses = w.uses(self.lines).iter();
             let ready = uses.fold(0.0f64, |a, u| a.max(self.at[*u as usize]));
-            let defs = self.names.defs(w).iter();
+            let defs = w.defs(self.lines).iter();
             let Some(pipe) = w.pipe else {
                 defs.for_each(|d| self.at[*d as usize] = ready);
                 continue;

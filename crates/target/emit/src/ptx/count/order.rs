@@ -6,22 +6,25 @@
 //! that may write what they read. The emulator orders what it runs by the same rule in code of its own: it
 //! reads the text alone, and predictions are judged by it.
 use super::item::{Item, waits};
-use super::words::{Kind, Names, Word};
+use super::words::{Kind, Word};
+use crate::ptx::lines::Lines;
 use crate::few::Few;
 use machine::{Pipe, WarpRates};
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 
 /// Most instructions that are ordered together.
 const MOST: usize = 512;
 
 /// Puts the instructions of `items`, a body of loops and all, in order.
-pub(super) fn arrange(items: &mut Vec<Item>, names: &Names, rates: &WarpRates, registers: u32) {
-    let mut seen = Seen::new(names.len());
-    arranged(items, names, rates, registers, &mut seen);
+pub(super) fn arrange(items: &mut Vec<Item>, lines: &Lines, rates: &WarpRates, registers: u32) {
+    let mut seen = Seen::new(lines.names.len());
+    arranged(items, lines, rates, registers, &mut seen);
 }
 
 fn arranged(
     items: &mut Vec<Item>,
-    names: &Names,
+    lines: &Lines,
     rates: &WarpRates,
     registers: u32,
     seen: &mut Seen,
@@ -33,11 +36,11 @@ fn arranged(
             Item::Word(w, t) if !waits(w.kind) => {
                 stretch.push((w, t));
                 if stretch.len() == MOST {
-                    ordered(&mut stretch, names, rates, registers, seen, &mut out);
+                    ordered(&mut stretch, lines, rates, registers, seen, &mut out);
                 }
             }
             item => {
-                ordered(&mut stretch, names, rates, registers, seen, &mut out);
+                ordered(&mut stretch, lines, rates, registers, seen, &mut out);
                 out.push(match item {
                     Item::Part {
                         number,
@@ -45,7 +48,7 @@ fn arranged(
                         looped,
                         mut body,
                     } => {
-                        arranged(&mut body, names, rates, registers, seen);
+                        arranged(&mut body, lines, rates, registers, seen);
                         Item::Part {
                             number,
                             times,
@@ -58,7 +61,7 @@ fn arranged(
             }
         }
     }
-    ordered(&mut stretch, names, rates, registers, seen, &mut out);
+    ordered(&mut stretch, lines, rates, registers, seen, &mut out);
     *items = out;
 }
 
@@ -115,10 +118,10 @@ impl Seen {
         }
     }
 
-    fn forget(&mut self, list: &[Instruction], names: &Names) {
+    fn forget(&mut self, list: &[Instruction], lines: &Lines) {
         let all = list
             .iter()
-            .flat_map(|(w, _)| names.uses(w).iter().chain(names.defs(w)));
+            .flat_map(|(w, _)| w.uses(lines).iter().chain(w.defs(lines)));
         for &r in all {
             self.writer[r as usize] = None;
             self.read[r as usize].clear();
@@ -127,7 +130,7 @@ impl Seen {
 }
 
 /// What stands between the instructions of `list`, by registers and by memory.
-fn follows(list: &[Instruction], names: &Names, rates: &WarpRates, seen: &mut Seen) -> Follows {
+fn follows(list: &[Instruction], lines: &Lines, rates: &WarpRates, seen: &mut Seen) -> Follows {
     let n = list.len();
     let mut out = Follows {
         after: vec![Few::new(); n],
@@ -149,7 +152,7 @@ fn follows(list: &[Instruction], names: &Names, rates: &WarpRates, seen: &mut Se
     };
     let mut touched: Vec<(u32, (bool, bool, bool))> = vec![];
     for (b, (w, _)) in (0u32..).zip(list) {
-        for &r in names.uses(w) {
+        for &r in w.uses(lines) {
             if let Some(a) = seen.writer[r as usize] {
                 edge(a, b, latency(&list[a as usize].0, rates));
                 readers[a as usize] += 1;
@@ -157,7 +160,7 @@ fn follows(list: &[Instruction], names: &Names, rates: &WarpRates, seen: &mut Se
             }
             seen.read[r as usize].push(b);
         }
-        for &d in names.defs(w) {
+        for &d in w.defs(lines) {
             for &a in &seen.read[d as usize] {
                 edge(a, b, 0.0);
             }
@@ -176,13 +179,13 @@ fn follows(list: &[Instruction], names: &Names, rates: &WarpRates, seen: &mut Se
             touched.push((b, own));
         }
     }
-    seen.forget(list, names);
+    seen.forget(list, lines);
     out
 }
 
 fn ordered(
     stretch: &mut Vec<Instruction>,
-    names: &Names,
+    lines: &Lines,
     rates: &WarpRates,
     registers: u32,
     seen: &mut Seen,
@@ -195,37 +198,29 @@ fn ordered(
         mut before,
         sources,
         mut readers,
-    } = follows(&list, names, rates, seen);
+    } = follows(&list, lines, rates, seen);
     let mut chain = vec![0.0f64; n];
     for a in (0..n).rev() {
         let longest = after[a].iter().map(|(b, c)| c + chain[*b as usize]);
         chain[a] = longest.fold(0.0, f64::max);
     }
     let room = (registers / 2) as usize;
-    // In no order: which goes next depends on the place in the text alone where all else is equal.
-    let mut open: Vec<usize> = (0..n).filter(|b| before[*b] == 0).collect();
+    let pipe = |b: usize| list[b].0.pipe.map_or(UNISSUED, |p| p as usize);
+    let mut open = Open::new(&chain);
+    (0..n).filter(|b| before[*b] == 0).for_each(|b| {
+        open.push(b, pipe(b), 0.0);
+    });
     let (mut now, mut live) = (0.0f64, 0usize);
-    let (mut there, mut free) = (vec![0.0f64; n], [0.0f64; Pipe::ALL.len()]);
+    let mut there = vec![0.0f64; n];
     let mut order = Vec::with_capacity(n);
-    while !open.is_empty() {
-        let begins = |b: usize| {
-            let pipe = list[b].0.pipe.map_or(0.0, |p| free[p as usize]);
-            there[b].max(pipe)
+    loop {
+        let next = match live >= room {
+            true => open.first(),
+            false => open.best(&mut now),
         };
-        let all = || open.iter().copied().enumerate();
-        let first = all().min_by_key(|o| o.1);
-        let next = if live >= room {
-            first
-        } else {
-            let soonest = all().map(|(_, b)| begins(b)).fold(f64::MAX, f64::min);
-            now = now.max(soonest);
-            let can = all().filter(|o| begins(o.1) <= now);
-            can.max_by(|(_, a), (_, b)| chain[*a].total_cmp(&chain[*b]).then(b.cmp(a)))
-                .or(first)
-        };
-        let Some((at, next)) = next else { break };
-        open.swap_remove(at);
-        now = now.max(begins(next));
+        let Some(next) = next else { break };
+        let own = pipe(next);
+        now = now.max(there[next]).max(open.free[own]);
         let began = now;
         let w = &list[next].0;
         if let Some(p) = w.pipe {
@@ -235,7 +230,7 @@ fn ordered(
                 Pipe::Memory => rates.turn(p) * rates.schedulers,
                 p => rates.turn(p),
             };
-            free[p as usize] = now + turn * turns;
+            open.free[own] = now + turn * turns;
             now += turns;
         }
         order.push(next);
@@ -252,11 +247,119 @@ fn ordered(
             there[b] = there[b].max(began + cycles);
             before[b] -= 1;
             if before[b] == 0 {
-                open.push(b);
+                open.push(b, pipe(b), there[b]);
             }
         }
     }
     out.extend(order.into_iter().map(|k| Item::Word(list[k].0, list[k].1)));
+}
+
+/// The pipe, so to say, of what an assembler folds into others: it is always free.
+const UNISSUED: usize = Pipe::ALL.len();
+
+/// A number that is ordered.
+#[derive(PartialEq)]
+struct Cycles(f64);
+
+impl Eq for Cycles {}
+
+impl PartialOrd for Cycles {
+    fn partial_cmp(&self, other: &Cycles) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Cycles {
+    fn cmp(&self, other: &Cycles) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+/// Instructions that wait for no other to go first.
+struct Open<'a> {
+    /// The longest chain from each instruction of the stretch.
+    chain: &'a [f64],
+    /// When each pipe takes the next instruction.
+    free: [f64; UNISSUED + 1],
+    /// By pipe, those whose operands were not there yet, with when they are, the soonest first.
+    waiting: [BinaryHeap<Reverse<(Cycles, usize)>>; UNISSUED + 1],
+    /// By pipe, those whose operands are there, the one with the longest chain first and of several the first in
+    /// the text.
+    able: [BinaryHeap<(Cycles, Reverse<usize>)>; UNISSUED + 1],
+    /// All of them by their places in the text.
+    all: BinaryHeap<Reverse<usize>>,
+    /// Those that were taken: they are still in one heap or the other.
+    taken: Vec<bool>,
+}
+
+impl Open<'_> {
+    fn new(chain: &[f64]) -> Open<'_> {
+        Open {
+            chain,
+            free: [0.0; UNISSUED + 1],
+            waiting: Default::default(),
+            able: Default::default(),
+            all: BinaryHeap::new(),
+            taken: vec![false; chain.len()],
+        }
+    }
+
+    /// Adds the instruction in place `at`, for `pipe`, whose operands are `there`.
+    fn push(&mut self, at: usize, pipe: usize, there: f64) {
+        self.waiting[pipe].push(Reverse((Cycles(there), at)));
+        self.all.push(Reverse(at));
+    }
+
+    /// Takes the first in the text.
+    fn first(&mut self) -> Option<usize> {
+        while let Some(Reverse(at)) = self.all.pop() {
+            if !std::mem::replace(&mut self.taken[at], true) {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Takes, of those that can go at `now`, the one from which the longest chain hangs; where none can it becomes
+    /// later until one can.
+    fn best(&mut self, now: &mut f64) -> Option<usize> {
+        self.arrive(*now);
+        let soonest = (0..=UNISSUED).filter_map(|p| self.begins(p, *now));
+        *now = now.max(soonest.min_by(f64::total_cmp)?);
+        self.arrive(*now);
+        let can = (0..=UNISSUED).filter(|&p| self.free[p] <= *now);
+        let pipe = can.max_by(|&p, &q| self.able[p].peek().cmp(&self.able[q].peek()))?;
+        let (_, Reverse(at)) = self.able[pipe].pop()?;
+        self.taken[at] = true;
+        Some(at)
+    }
+
+    /// Finds those whose operands are there at `now`, and forgets those that were taken.
+    fn arrive(&mut self, now: f64) {
+        for (waiting, able) in self.waiting.iter_mut().zip(&mut self.able) {
+            while let Some(Reverse((there, at))) = waiting.peek() {
+                let (there, at) = (there.0, *at);
+                if there > now && !self.taken[at] {
+                    break;
+                }
+                waiting.pop();
+                able.push((Cycles(self.chain[at]), Reverse(at)));
+            }
+            while able.peek().is_some_and(|(_, Reverse(at))| self.taken[*at]) {
+                able.pop();
+            }
+        }
+    }
+
+    /// When the first for `pipe` begins, from `now` on.
+    fn begins(&self, pipe: usize, now: f64) -> Option<f64> {
+        let there = match (self.able[pipe].is_empty(), self.waiting[pipe].peek()) {
+            (false, _) => now,
+            (true, Some(Reverse((there, _)))) => there.0,
+            (true, None) => return None,
+        };
+        Some(there.max(self.free[pipe]))
+    }
 }
 
 #[cfg(test)]
@@ -266,22 +369,18 @@ mod tests {
     use crate::simt::lanes::Touch;
     use machine::Machine;
 
-    /// The lines of `text` in their order for a thread of so many registers, by the last register each names.
+    /// The lines of `text` in their order for a thread of so many registers.
     fn order(text: &str, registers: u32) -> Vec<u32> {
         let rates = Machine::load("a100").unwrap().warp_rates().unwrap();
-        let (mut reader, mut items) = (Reader::default(), vec![]);
-        reader.read(text, Touch::default(), &mut items);
-        let before: Vec<Vec<u32>> = items.iter().map(|i| of(i, &reader.names)).collect();
-        arrange(&mut items, &reader.names, &rates, registers);
-        let place = |i: &Item| before.iter().position(|b| *b == of(i, &reader.names));
-        items.iter().map(|i| place(i).unwrap() as u32).collect()
-    }
-
-    fn of(item: &Item, names: &Names) -> Vec<u32> {
-        match item {
-            Item::Word(w, _) => [names.defs(w), names.uses(w)].concat(),
-            Item::Part { .. } => vec![],
-        }
+        let (lines, mut items) = (Lines::of(text), vec![]);
+        let mut reader = Reader::new(&lines);
+        reader.read(0..lines.lines.len(), Touch::default(), &mut items);
+        arrange(&mut items, &lines, &rates, registers);
+        let line = |i: &Item| match i {
+            Item::Word(w, _) => w.line,
+            Item::Part { .. } => panic!("a part"),
+        };
+        items.iter().map(line).collect()
     }
 
     #[test]

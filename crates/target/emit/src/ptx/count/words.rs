@@ -4,72 +4,8 @@
 //! Machine instructions are those of sm_80 as nvdisasm shows them for such lines: moves, parameters and
 //! addresses' spaces are folded into others, 64-bit integers go by halves, a division by a register is a
 //! routine.
+use crate::ptx::lines::Lines;
 use machine::Pipe;
-
-/// Registers by name, and which of them each instruction reads and writes.
-#[derive(Default)]
-pub(super) struct Names {
-    /// The bytes of what stands before a register's number, with the registers by that number, or 0 for a name
-    /// without one, plus 1.
-    kinds: Vec<(u128, Vec<Option<u32>>)>,
-    count: u32,
-    lists: Vec<u32>,
-}
-
-/// Numbers of registers that a name may have; what is beyond counts as one register.
-const NUMBERS: usize = 1 << 24;
-
-impl Names {
-    fn number(&mut self, name: &str) -> u32 {
-        let kind = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        let number = name[kind.len()..].parse().map_or(0, |n: usize| n + 1);
-        // Printed names begin with less than 16 bytes.
-        let bytes = kind.bytes();
-        let kind = bytes.fold(1u128, |all, b| all << 8 | u128::from(b));
-        let at = self.kinds.iter().position(|k| k.0 == kind);
-        let at = at.unwrap_or_else(|| {
-            self.kinds.push((kind, vec![]));
-            self.kinds.len() - 1
-        });
-        let (list, number) = (&mut self.kinds[at].1, number.min(NUMBERS));
-        if list.len() <= number {
-            list.resize(number + 1, None);
-        }
-        *list[number].get_or_insert_with(|| {
-            self.count += 1;
-            self.count - 1
-        })
-    }
-
-    /// Lists the registers in `text`.
-    fn all(&mut self, text: &str) {
-        let mut rest = text;
-        while let Some(at) = rest.find('%') {
-            let tail = &rest[at + 1..];
-            let end = tail
-                .bytes()
-                .position(|c| !c.is_ascii_alphanumeric() && c != b'_');
-            let end = end.unwrap_or(tail.len());
-            let number = self.number(&tail[..end]);
-            self.lists.push(number);
-            rest = &tail[end..];
-        }
-    }
-
-    pub fn len(&self) -> usize {
-        self.count as usize
-    }
-
-    /// What `w` writes.
-    pub fn defs(&self, w: &Word) -> &[u32] {
-        &self.lists[w.first..w.uses]
-    }
-
-    /// What `w` reads.
-    pub fn uses(&self, w: &Word) -> &[u32] {
-        &self.lists[w.uses..w.end]
-    }
-}
 
 /// What a line does with memory or with other warps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,64 +38,87 @@ pub(in crate::ptx) struct Word {
     /// Machine instructions.
     pub turns: u32,
     pub kind: Kind,
-    /// Where its registers stand in [`Names::lists`]: written ones, and from `uses` on read ones.
-    first: usize,
-    uses: usize,
-    end: usize,
+    /// Its line among those of the text.
+    pub line: u32,
 }
 
-/// The instruction of a line that is no label, directive or jump.
-pub(super) fn word(line: &str, names: &mut Names) -> Option<Word> {
-    let code = line.trim().strip_suffix(';')?;
-    if code.starts_with('.') {
-        return None;
+impl Word {
+    /// Registers that it writes.
+    pub fn defs<'l>(&self, lines: &'l Lines) -> &'l [u32] {
+        lines.defs(&lines.lines[self.line as usize])
     }
-    let mut code = code;
-    let mut guard = None;
-    if let Some(rest) = code.strip_prefix('@') {
-        let (p, rest) = rest.split_once(' ')?;
-        guard = Some(names.number(p.trim_start_matches(['!', '%'])));
-        code = rest.trim_start();
+
+    /// Registers that it reads.
+    pub fn uses<'l>(&self, lines: &'l Lines) -> &'l [u32] {
+        lines.uses(&lines.lines[self.line as usize])
     }
-    let (op, args) = code.split_once(' ').unwrap_or((code, ""));
-    let kind = kind(op, args);
-    let gives = matches!(kind, Kind::Plain | Kind::Load | Kind::LoadShared);
-    let cut = match args.trim_start().strip_prefix('{') {
-        _ if !gives => 0,
-        Some(inner) => inner
-            .find('}')
-            .map_or(args.len(), |e| e + 2)
-            .min(args.len()),
-        None => args.find(',').unwrap_or(args.len()),
-    };
-    let (to, from) = args.split_at(cut);
-    let first = names.lists.len();
-    names.all(to);
-    let uses = names.lists.len();
-    if let Some(g) = guard {
-        // What it does not write stays.
-        names.lists.extend_from_within(first..);
-        names.lists.push(g);
-    }
-    names.all(from);
-    let (pipe, turns) = pipe(op, args, guard.is_some());
-    Some(Word {
-        pipe,
-        turns,
-        kind,
-        first,
-        uses,
-        end: names.lists.len(),
-    })
 }
 
-fn kind(op: &str, args: &str) -> Kind {
+/// The lines of a text as instructions.
+pub(super) struct Words<'a> {
+    lines: &'a Lines,
+    /// What each name says: of what an instruction does, and of what runs it, which of some depends on the operands.
+    names: Vec<(Kind, Option<Issued>)>,
+}
+
+/// The pipe that runs an instruction, and machine instructions.
+type Issued = (Option<Pipe>, u32);
+
+impl<'a> Words<'a> {
+    pub fn of(lines: &'a Lines) -> Words<'a> {
+        let name = |op: &String| {
+            let plain = Operands::default();
+            let asks = ["mov", "div", "rem"].iter().any(|n| op.starts_with(n));
+            (kind(op), (!asks).then(|| pipe(op, plain)))
+        };
+        Words {
+            lines,
+            names: lines.ops.iter().map(name).collect(),
+        }
+    }
+
+    /// The instruction in line `at`.
+    pub fn word(&self, at: usize) -> Word {
+        let l = &self.lines.lines[at];
+        let (kind, issued) = self.names[l.op as usize];
+        let of_operands = || {
+            let operands = Operands {
+                guarded: l.guarded,
+                braces: l.braces,
+                special: l.special,
+                number: l.number,
+            };
+            pipe(self.lines.op(l), operands)
+        };
+        let (pipe, turns) = issued.unwrap_or_else(of_operands);
+        let kind = match (kind, l.number) {
+            (Kind::Wait(_), Some(n)) => Kind::Wait(u32::try_from(n).unwrap_or(0)),
+            _ => kind,
+        };
+        Word {
+            pipe,
+            turns,
+            kind,
+            line: at as u32,
+        }
+    }
+}
+
+/// What of an instruction's operands says what runs it.
+#[derive(Clone, Copy, Default)]
+struct Operands {
+    guarded: bool,
+    braces: bool,
+    special: bool,
+    number: Option<i64>,
+}
+
+fn kind(op: &str) -> Kind {
     let mut parts = op.split('.');
     match (parts.next().unwrap_or(""), parts.next().unwrap_or("")) {
         ("cp", _) => match parts.next() {
             Some("commit_group") => Kind::Commit,
-            Some("wait_group") => Kind::Wait(args.trim().parse().unwrap_or(0)),
-            Some("wait_all") => Kind::Wait(0),
+            Some("wait_group" | "wait_all") => Kind::Wait(0),
             _ => Kind::Copy,
         },
         ("ldmatrix", _) => Kind::LoadShared,
@@ -172,7 +131,7 @@ fn kind(op: &str, args: &str) -> Kind {
     }
 }
 
-fn pipe(op: &str, args: &str, guarded: bool) -> (Option<Pipe>, u32) {
+fn pipe(op: &str, operands: Operands) -> Issued {
     let mut parts = op.split('.');
     let name = parts.next().unwrap_or("");
     let last = op.rsplit('.').next().unwrap_or("");
@@ -190,9 +149,8 @@ fn pipe(op: &str, args: &str, guarded: bool) -> (Option<Pipe>, u32) {
     let approx = op.contains(".approx");
     match name {
         "cvta" => (None, 0),
-        "mov" if args.contains('{') => (Some(Pipe::Alu), 1),
-        "mov" if args.contains("%tid") || args.contains("%ctaid") => (Some(Pipe::Alu), 1),
-        "mov" if guarded => (Some(Pipe::Alu), wide),
+        "mov" if operands.braces || operands.special => (Some(Pipe::Alu), 1),
+        "mov" if operands.guarded => (Some(Pipe::Alu), wide),
         "mov" => (None, 0),
         "ld" if op.starts_with("ld.param") => (None, 0),
         "cp" if op.contains("group") || op.contains("wait") => (Some(Pipe::Slot), 1),
@@ -213,11 +171,11 @@ fn pipe(op: &str, args: &str, guarded: bool) -> (Option<Pipe>, u32) {
         "div" if float == Some(Pipe::Double) => (float, 16),
         "div" if float.is_some() && approx => (Some(Pipe::Special), 1),
         "div" if float.is_some() => (float, 9),
-        "div" | "rem" => match args.rsplit(',').next().map(|a| a.trim().parse::<i64>()) {
-            Some(Ok(n)) if n.count_ones() == 1 => (Some(Pipe::Alu), wide),
+        "div" | "rem" => match operands.number {
+            Some(n) if n.count_ones() == 1 => (Some(Pipe::Alu), wide),
             // A high product, a shift, and a product to take away for what remains.
-            Some(Ok(_)) => (Some(Pipe::Fma), 4 * wide),
-            _ => (Some(Pipe::Alu), 20 * wide * wide),
+            Some(_) => (Some(Pipe::Fma), 4 * wide),
+            None => (Some(Pipe::Alu), 20 * wide * wide),
         },
         "sqrt" | "rcp" if float == Some(Pipe::Double) => (float, 12),
         "sqrt" | "rcp" if !approx => (Some(Pipe::Fma), 8),
@@ -259,16 +217,12 @@ mod tests {
 
     #[test]
     fn lines_ask_what_an_assembler_makes_of_them() {
-        let mut names = Names::default();
-        let mut of = |line: &str| {
-            let w = word(line, &mut names).unwrap();
-            (
-                w.pipe,
-                w.turns,
-                w.kind,
-                names.defs(&w).len(),
-                names.uses(&w).len(),
-            )
+        let of = |line: &str| {
+            let lines = Lines::of(line);
+            let w = Words::of(&lines).word(0);
+            let l = &lines.lines[0];
+            let counts = (lines.defs(l).len(), lines.uses(l).len());
+            (w.pipe, w.turns, w.kind, counts.0, counts.1)
         };
         let fma = Some(Pipe::Fma);
         assert_eq!(
@@ -294,6 +248,6 @@ mod tests {
         assert_eq!(of("\tcvt.u64.u32 %l1, %r1;").0, None);
         assert_eq!(of("\tcvt.rn.f32.s32 %f1, %r1;").0, Some(Pipe::Special));
         assert_eq!(of("\tbar.sync 0;").2, Kind::Barrier);
-        assert!(word("\t.pragma \"nounroll\";", &mut names).is_none());
+        assert_eq!(of("\tcp.async.wait_group 2;").2, Kind::Wait(2));
     }
 }

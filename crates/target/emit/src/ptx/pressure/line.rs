@@ -1,7 +1,6 @@
 //! The lines of a text as instructions that define and use registers.
 
 use crate::few::Few;
-use std::collections::HashMap;
 
 /// Registers of an instruction. A kernel has thousands of instructions with few registers each, and many kernels are
 /// looked at for one plan: they lie in the line itself.
@@ -63,86 +62,7 @@ pub(super) enum PredicateSource {
     Joined,
 }
 
-/// Names to numbers, and 32-bit registers that each takes.
-#[derive(Default)]
-pub(super) struct Names<'a> {
-    pub(super) declared: Vec<(&'a str, u32)>,
-    pub(super) known: HashMap<&'a str, u32, foldhash::fast::FixedState>,
-    /// Numbers of labels, by their names.
-    labels: HashMap<&'a str, u32, foldhash::fast::FixedState>,
-    pub(super) width: Vec<u32>,
-    /// 1 for a truth value.
-    pub(super) truth: Vec<u32>,
-}
-
-impl<'a> Names<'a> {
-    pub(super) fn label(&mut self, name: &'a str) -> u32 {
-        let next = self.labels.len() as u32;
-        *self.labels.entry(name).or_insert(next)
-    }
-
-    /// How many labels there are.
-    pub(super) fn labels(&self) -> usize {
-        self.labels.len()
-    }
-
-    pub(super) fn declare(&mut self, line: &'a str) {
-        let Some((ty, names)) = line.trim_start_matches(".reg .").split_once(' ') else {
-            return;
-        };
-        let width = match ty {
-            "pred" => 0,
-            "b64" | "f64" => 2,
-            _ => 1,
-        };
-        for n in names.trim_end_matches(';').split(',') {
-            let name = n.trim().split('<').next().unwrap_or("");
-            self.declared.push((name, width));
-        }
-    }
-
-    pub(super) fn number(&mut self, name: &'a str) -> Option<u32> {
-        if let Some(&n) = self.known.get(name) {
-            return Some(n);
-        }
-        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        let declared = |n: &str| self.declared.iter().find(|d| d.0 == n);
-        let found = declared(stem).or_else(|| declared(name))?;
-        let n = self.width.len() as u32;
-        self.width.push(found.1);
-        self.truth.push(u32::from(found.1 == 0));
-        self.known.insert(name, n);
-        Some(n)
-    }
-
-    /// A register of the assembler's own.
-    pub(super) fn fresh(&mut self, width: u32) -> u32 {
-        self.width.push(width);
-        self.truth.push(0);
-        self.width.len() as u32 - 1
-    }
-
-    pub(super) fn all(&mut self, text: &'a str) -> Registers {
-        let mut out = Registers::new();
-        self.add(text, &mut out);
-        out
-    }
-
-    /// Adds the registers in `text` to `out`.
-    pub(super) fn add(&mut self, text: &'a str, out: &mut Registers) {
-        let mut rest = text;
-        while let Some(at) = rest.find('%') {
-            let tail = &rest[at..];
-            let end = tail[1..]
-                .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-                .map_or(tail.len(), |e| e + 1);
-            out.extend(self.number(&tail[..end]));
-            rest = &tail[end..];
-        }
-    }
-}
-
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Parsed {
     pub(super) lines: Vec<Line>,
     /// The line that each label stands before, by the label's number, where it is jumped to.
@@ -154,6 +74,13 @@ pub(super) struct Parsed {
 }
 
 impl Parsed {
+    /// A register of the assembler's own.
+    pub(super) fn fresh(&mut self, width: u32) -> u32 {
+        self.width.push(width);
+        self.truth.push(0);
+        self.width.len() as u32 - 1
+    }
+
     /// The line that `l` jumps to.
     pub(super) fn target(&self, l: &Line) -> Option<usize> {
         target(&self.labels, l)

@@ -1,12 +1,19 @@
 //! Small texts and what is alive in them.
 use super::{
-    Addresses, Kind, PACKED, Parsed, Rematerialised, ahead, banked, estimate_threads, guarded,
-    lean, remade,
+    Addresses, Kind, Lines, PACKED, Parsed, Rematerialised, ahead, banked, guarded, lean, remade,
 };
 
 fn parse(text: &str, held: bool) -> Parsed {
     let shared = false;
-    super::parse(text, Addresses { held, shared })
+    super::parse(&Lines::of(text), Addresses { held, shared })
+}
+
+fn parsed(text: &str, addresses: Addresses) -> Parsed {
+    super::parse(&Lines::of(text), addresses)
+}
+
+fn threads(text: &str, arch: &str) -> u32 {
+    super::estimate_threads(&Lines::of(text), arch, 255)
 }
 
 fn pressure(text: &str) -> u32 {
@@ -307,7 +314,7 @@ fn truth_values_that_do_not_fit_take_registers_also_where_there_are_plenty() {
         for i in 0..n {
             t += &format!("\t@%p{i} st.shared.f32 [%r1], %f0;\n");
         }
-        estimate_threads(&t, "sm_80", 255)
+        threads(&t, "sm_80")
     };
     let plain = text(7, "");
     assert_eq!(text(3, ""), plain);
@@ -324,7 +331,7 @@ fn an_address_that_is_a_parameter_and_a_number_is_only_read() {
         \tld.param.u64 %l_0, [a];\n\tmov.b32 %r0, 3;\n\tmul.lo.s32 %r1, %r0, 5;\n\
         \tmul.wide.s32 %tl1, %r1, 4;\n\tadd.s64 %tl1, %tl1, %l_0;\n\
         \tld.global.f32 %f0, [%tl1];\n\tst.global.f32 [%tl1], %f0;\n\tret;\n";
-    let of = |arch: &str| alive(&super::parse(text, Addresses::of(arch)));
+    let of = |arch: &str| alive(&parsed(text, Addresses::of(arch)));
     // The value alone: the address is in registers that all threads share.
     assert_eq!(of("sm_75"), 1);
     // With a pair; neither the offset nor what it is multiplied by is there.
@@ -332,8 +339,8 @@ fn an_address_that_is_a_parameter_and_a_number_is_only_read() {
     assert_eq!(of("sm_90"), 3);
     // With a thread's number it is made as others are.
     let thread = text.replace("mov.b32 %r0, 3", "mov.u32 %r0, %tid.x");
-    assert_eq!(alive(&super::parse(&thread, Addresses::of("sm_75"))), 3);
-    assert!(alive(&super::parse(&thread, Addresses::of("sm_90"))) > 3);
+    assert_eq!(alive(&parsed(&thread, Addresses::of("sm_75"))), 3);
+    assert!(alive(&parsed(&thread, Addresses::of("sm_90"))) > 3);
 }
 
 #[test]
@@ -391,7 +398,7 @@ fn where_one_pair_is_alive_at_once_one_register_is_lost() {
             \tmul.wide.s32 %tl1, %r0, 8;\n\tadd.s64 %tl1, %tl1, %l_0;\n\
             \tld.global.b64 %l0, [%tl1];\n\tsetp.eq.s64 %p0, %l0, 7;\n\
             \tselp.u32 %r1, 1, 0, %p0;\n\tst.global.u8 [%tl1], %r1;\n";
-        estimate_threads(t, arch, 255)
+        threads(t, arch)
     };
     // The number, the stack's address, what is beside that, and two on top.
     assert_eq!(text("sm_75"), 6);
