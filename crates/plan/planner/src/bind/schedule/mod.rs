@@ -34,7 +34,7 @@ use machine::{Cost, Work};
 pub(crate) use memo::Memo;
 use plan::{Alternative, Why};
 pub(crate) use product::reach;
-use rank::{COUNTED, ranked};
+use rank::{COUNTED, Search, ranked};
 pub(crate) use renumber::numbered_as;
 use renumber::{lanes_last, ordered};
 use std::collections::BTreeSet;
@@ -87,7 +87,7 @@ pub(crate) fn choose(
     tried(&mut list, ctx.effort.max(1), &|c| there && reuses(c));
     plan::pause();
     let prints = ctx.prints().filter(|_| !facts.whole);
-    let mut best = ranked(ctx, &list, 0, constant, (prints, COUNTED))?;
+    let mut best = ranked(ctx, &list, 0, constant, Search::all(prints, COUNTED))?;
     if let (Some(sweep), false) = (ctx.sweep, gpu) {
         sweep.choose(&space, constant, &mut list, &mut best);
     }
@@ -320,7 +320,8 @@ fn widen(
             }
         }
     }
-    best.extend(ranked(space.ctx, list, from, constant, (None, COUNTED)).unwrap_or_default());
+    let all = Search::all(None, COUNTED);
+    best.extend(ranked(space.ctx, list, from, constant, all).unwrap_or_default());
     if let Some(rest) = best.get_mut(1..) {
         rest.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     }

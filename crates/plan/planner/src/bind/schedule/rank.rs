@@ -19,8 +19,36 @@ pub const COUNTED: usize = 6;
 /// One in so many of those that are counted is of another kind than the best, where there are such.
 const OTHERS: usize = 3;
 
+/// Candidates whose instructions are counted at a time: the next ones are if arithmetic and bytes alone, which say
+/// what a step takes at least but for a few percent, say that they may be better than the best so far.
+const ROUND: usize = 2;
+
+/// How far candidates are looked at.
+#[derive(Clone, Copy)]
+pub(super) struct Search {
+    /// Whether there is code for a program.
+    pub prints: Option<Prints>,
+    /// Candidates whose instructions are counted at most.
+    pub counted: usize,
+    /// What is there already takes so long, as candidates are ranked.
+    pub limit: f64,
+}
+
+impl Search {
+    /// For the best of all.
+    pub fn all(prints: Option<Prints>, counted: usize) -> Search {
+        let limit = f64::INFINITY;
+        Search {
+            prints,
+            counted,
+            limit,
+        }
+    }
+}
+
 /// Those of `list[from..]` that make valid programs, cheapest first; where instructions are counted, only
-/// the best `counted`. There is code for the first.
+/// the best few, and none that takes longer than the limit by arithmetic and bytes alone. There is code for the
+/// first.
 ///
 /// # Errors
 /// Why there is no code for any of them.
@@ -29,55 +57,69 @@ pub(super) fn ranked(
     list: &[Candidate],
     from: usize,
     constant: &dyn Fn(OperandId) -> bool,
-    (prints, counted): (Option<Prints>, usize),
+    search: Search,
 ) -> Result<Vec<Rank>, String> {
-    let all = from..list.len();
-    let mut numbers: Vec<usize> = all.clone().collect();
-    let mut few = numbers.len();
-    if counter(ctx).is_some() && few > counted {
-        let sketched = sketched(ctx, list, from, constant);
-        numbers = sketched.into_iter().map(|r| r.1).collect();
-        few = counted;
-        others_too(&mut numbers, counted, |n| {
-            (
-                stages(&list[n]),
-                factors(&list[n]).is_some(),
-                deep(&list[n]),
-                teams(&list[n]),
-            )
-        });
+    let numbers: Vec<usize> = (from..list.len()).collect();
+    if counter(ctx).is_none() {
+        let best = ranked_by(Prediction::Counted, ctx, list, numbers, constant);
+        return with_code(ctx, list, best, search.prints);
     }
+    let mut sketches = sketched(ctx, list, from, constant);
+    others_too(&mut sketches, search.counted, |r| {
+        let c = &list[r.1];
+        (stages(c), factors(c).is_some(), deep(c), teams(c))
+    });
     let mut refused = None;
-    let gpu = ctx.target.gpu.as_ref();
-    let counts_code = gpu.is_some_and(|g| g.printer.counts_code);
-    for numbers in numbers.chunks(few.max(1)) {
-        let mut best = ranked_by(
-            Prediction::Counted,
-            ctx,
-            list,
-            numbers.iter().copied(),
-            constant,
-        );
-        while let (Some(prints), Some(first)) = (prints, best.first()) {
-            if first.2.warps.is_some() && counts_code {
-                break;
-            }
-            let c = &list[first.1];
-            let program = TileProgram::new(c.kernel.clone(), c.schedule.clone());
-            let printed = program.map_err(|e| e.to_string());
-            match printed.and_then(|p| prints(&p, ctx.target)) {
-                Ok(()) => break,
-                Err(why) => refused.get_or_insert(why),
-            };
-            best.remove(0);
+    for few in sketches.chunks(search.counted.max(1)) {
+        let mut best: Vec<Rank> = vec![];
+        for round in few.chunks(ROUND) {
+            let limit = best.first().map_or(search.limit, |b| b.0.min(search.limit));
+            let promising = round.iter().filter(|r| r.0 < limit).map(|r| r.1);
+            let numbers = promising.collect();
+            best.extend(ranked_by(Prediction::Counted, ctx, list, numbers, constant));
+            sort(&mut best);
         }
-        if !best.is_empty() {
-            return Ok(best);
+        match with_code(ctx, list, best, search.prints) {
+            Ok(best) if best.is_empty() => {}
+            Ok(best) => return Ok(best),
+            Err(why) => refused = refused.or(Some(why)),
         }
     }
     match refused {
         Some(why) => Err(why),
         None => Ok(vec![]),
+    }
+}
+
+/// `best` from the first on for which there is code.
+///
+/// # Errors
+/// Why there is none for any of them.
+fn with_code(
+    ctx: Ctx,
+    list: &[Candidate],
+    mut best: Vec<Rank>,
+    prints: Option<Prints>,
+) -> Result<Vec<Rank>, String> {
+    let gpu = ctx.target.gpu.as_ref();
+    let counts_code = gpu.is_some_and(|g| g.printer.counts_code);
+    let mut refused = None;
+    while let (Some(prints), Some(first)) = (prints, best.first()) {
+        if first.2.warps.is_some() && counts_code {
+            break;
+        }
+        let c = &list[first.1];
+        let program = TileProgram::new(c.kernel.clone(), c.schedule.clone());
+        let printed = program.map_err(|e| e.to_string());
+        match printed.and_then(|p| prints(&p, ctx.target)) {
+            Ok(()) => break,
+            Err(why) => refused = refused.or(Some(why)),
+        }
+        best.remove(0);
+    }
+    match refused {
+        Some(why) if best.is_empty() => Err(why),
+        _ => Ok(best),
     }
 }
 
@@ -108,14 +150,14 @@ fn deep(c: &Candidate) -> bool {
 /// Moves the best of the other kind than the first among the `counted`, so that one in `OTHERS` of these is of
 /// it where there are so many: arithmetic and bytes alone say little of how threads that stage tiles compare with
 /// those that do not.
-pub fn others_too<K: PartialEq>(numbers: &mut [usize], counted: usize, kind: impl Fn(usize) -> K) {
-    let Some(first) = numbers.first().map(|&n| kind(n)) else {
+pub fn others_too<T, K: PartialEq>(list: &mut [T], counted: usize, kind: impl Fn(&T) -> K) {
+    let Some(first) = list.first().map(&kind) else {
         return;
     };
-    let (head, tail) = numbers.split_at_mut(numbers.len().min(counted - counted / OTHERS));
-    let there = head.iter().filter(|&&n| kind(n) != first).count();
+    let (head, tail) = list.split_at_mut(list.len().min(counted - counted / OTHERS));
+    let there = head.iter().filter(|n| kind(n) != first).count();
     for to in 0..(counted / OTHERS).saturating_sub(there) {
-        let Some(n) = tail[to..].iter().position(|&n| kind(n) != first) else {
+        let Some(n) = tail[to..].iter().position(|n| kind(n) != first) else {
             return;
         };
         tail[to..=to + n].rotate_right(1);
@@ -129,7 +171,8 @@ pub(super) fn sketched(
     from: usize,
     constant: &dyn Fn(OperandId) -> bool,
 ) -> Vec<Rank> {
-    ranked_by(Prediction::Sketched, ctx, list, from..list.len(), constant)
+    let all = (from..list.len()).collect();
+    ranked_by(Prediction::Sketched, ctx, list, all, constant)
 }
 
 /// How a step is predicted.
@@ -155,10 +198,9 @@ fn ranked_by(
     prediction: Prediction,
     ctx: Ctx,
     list: &[Candidate],
-    numbers: impl Iterator<Item = usize>,
+    numbers: Vec<usize>,
     constant: &dyn Fn(OperandId) -> bool,
 ) -> Vec<Rank> {
-    let numbers: Vec<usize> = numbers.collect();
     let whole = |i: &usize| {
         let c = &list[*i];
         prediction.of(ctx, (&c.kernel, &c.schedule))
@@ -180,6 +222,10 @@ fn ranked_by(
         Some((overlap + packing?, i, w, cost))
     };
     let mut best: Vec<Rank> = numbers.into_iter().zip(costs).filter_map(of).collect();
-    best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    sort(&mut best);
     best
+}
+
+fn sort(best: &mut [Rank]) {
+    best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
 }

@@ -4,7 +4,7 @@ use super::candidate::Packed;
 use super::form::Facts;
 use super::gpu;
 use super::product::Product;
-use super::rank::ranked;
+use super::rank::{Search, ranked};
 use super::renumber::ordered;
 use crate::bind::ctx::{Ctx, Space};
 use crate::bind::pack;
@@ -96,7 +96,7 @@ fn copy(
     };
     let moves = ordered(&copy.kernel);
     let list = gpu::candidates(&Space::new(ctx, &moves));
-    let best = ranked(ctx, &list, 0, &|_| false, (ctx.prints(), 1)).ok()?;
+    let best = ranked(ctx, &list, 0, &|_| false, Search::all(ctx.prints(), 1)).ok()?;
     let chosen = &list[best.first()?.1];
     (copy.kernel, copy.schedule) = (chosen.kernel.clone(), chosen.schedule.clone());
     Some((operand, copy))

@@ -4,12 +4,11 @@
 //! nothing of it, and the order of the sums is the schedule's: the same bits every time.
 use super::candidate::{Candidate, Half, Parts};
 use super::product::Product;
-use super::rank::{self, ranked, sketched};
+use super::rank::{self, Search, ranked, sketched};
 use super::renumber::ordered;
 use super::{gpu, gpu_flat};
 use crate::bind::ctx::{Ctx, Space};
 use crate::bind::launch::handovers;
-use crate::bind::predict::counter;
 use expr::{Expr, Inst, Monoid};
 use kernel::{
     Access, Axis, AxisId, AxisTile, Family, Kernel, Operand, OperandId, Role, Stmt, Term, Tile,
@@ -50,16 +49,17 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
     let name = &kernel.axes[axis as usize].name;
     let fits = |n: &i64| length % n == 0 && length / n >= LEAST;
     let all = target.splits.iter().map(|&n| i64::from(n)).filter(fits);
-    let mut ways: Vec<Two> = all.filter_map(|n| two(&space, &p, axis, n)).collect();
-    if counter(ctx).is_some() && ways.len() > COUNTED {
-        let sketch = |w: Two| Some((costed(ctx, &w, name, (None, f64::MAX))?.rank, w));
-        let mut list: Vec<(f64, Two)> = ways.into_iter().filter_map(sketch).collect();
-        list.sort_by(|a, b| a.0.total_cmp(&b.0));
-        ways = list.into_iter().take(COUNTED).map(|w| w.1).collect();
-    }
+    let ways = all.filter_map(|n| two(&space, &p, axis, n));
+    let sketch = |w: Two| Some((costed(ctx, &w, name, (None, f64::MAX))?.rank, w));
+    let mut ways: Vec<(f64, Two)> = ways.filter_map(sketch).collect();
+    ways.sort_by(|a, b| a.0.total_cmp(&b.0));
+    ways.truncate(COUNTED);
     let mut best: Option<Found> = None;
-    for w in &ways {
+    for (sketched, w) in &ways {
         let limit = best.as_ref().map_or(whole, |b| b.rank);
+        if *sketched >= limit {
+            continue;
+        }
         let Some(found) = costed(ctx, w, name, (Some(OF_EACH), limit)) else {
             continue;
         };
@@ -138,14 +138,21 @@ fn costed(
         };
         args.iter().map(one).collect()
     };
-    let half = |n: usize, list: &dyn Fn(&Space) -> Vec<Candidate>| -> Option<Ranked> {
+    let half = |n: usize, list: &dyn Fn(&Space) -> Vec<Candidate>, limit: f64| -> Option<Ranked> {
         let (kernel, far) = (&two.kernels[n], far(&two.args[n]));
         let ctx = Ctx { far: &far, ..ctx };
         let kernel = ordered(kernel);
         let mut list = list(&Space::new(ctx, &kernel));
         list.truncate(ctx.effort.max(1));
         let mut best = match counted {
-            Some(most) => ranked(ctx, &list, 0, &|_| false, (ctx.prints(), most[n])).ok()?,
+            Some(most) => {
+                let search = Search {
+                    prints: ctx.prints(),
+                    counted: most[n],
+                    limit,
+                };
+                ranked(ctx, &list, 0, &|_| false, search).ok()?
+            }
             None => sketched(ctx, &list, 0, &|_| false),
         };
         if best.is_empty() {
@@ -166,20 +173,19 @@ fn costed(
         };
         Some((rank, half, what))
     };
-    let (r1, first, w1) = half(0, &gpu::candidates)?;
+    let (r1, first, w1) = half(0, &gpu::candidates, limit)?;
     if r1 >= limit {
         return None;
     }
-    let (mut r2, mut second, mut w2) = half(1, &gpu::candidates)?;
-    let mut saved = 0.0;
-    let beside = half(1, &|space| same_tiles(space, &first));
-    if let Some((rank, half, what)) = beside
-        && let Some(less) = joined(ctx, &first, &half)
-        && rank - less < r2
-    {
-        (r2, second, w2) = (rank - less, half, format!("{what}, in the same launch"));
-        saved = less;
-    }
+    let alone = half(1, &gpu::candidates, limit - r1).map(|h| (h, 0.0));
+    let beside = half(1, &|space| same_tiles(space, &first), f64::INFINITY);
+    let beside = beside.and_then(|(rank, half, what)| {
+        let less = joined(ctx, &first, &half)?;
+        let what = format!("{what}, in the same launch");
+        Some(((rank - less, half, what), less))
+    });
+    let ways = [alone, beside].into_iter().flatten();
+    let ((r2, second, w2), saved) = ways.min_by(|a, b| a.0.0.total_cmp(&b.0.0))?;
     Some(Found {
         what: format!(
             "{} parts along {axis}, {w1}; then their sum, {w2}",
