@@ -1,10 +1,10 @@
-//! The first kernel of a product that is split into partial sums and their sum: its step and workspace.
+//! The first kernel of a sum that is split into partial sums and their sum: its step and workspaces.
 use super::block::BlockBuilder;
-use super::schedule::Parts;
+use super::schedule::{Arg, Parts};
 use plan::{BufferId, BufferKind, Item, PlanError};
 
 impl BlockBuilder<'_> {
-    /// Adds the workspace of `parts` and the step that fills it; gives the buffers of the step that
+    /// Adds the workspaces of `parts` and the step that fills it; gives the buffers of the step that
     /// follows. `buffers` are those of the whole kernel.
     pub(super) fn in_parts(
         &mut self,
@@ -18,10 +18,19 @@ impl BlockBuilder<'_> {
             true => BufferKind::Init,
             false => BufferKind::Arena,
         };
-        let name = format!("{}.parts", item.name);
-        let room = self.raw_buffer(name, kind, parts.dtype, parts.elements, place)?;
+        let mut between = vec![];
+        for (n, &(elements, dtype)) in parts.between.iter().enumerate() {
+            let name = match n {
+                0 => format!("{}.parts", item.name),
+                n => format!("{}.parts.{n}", item.name),
+            };
+            between.push(self.raw_buffer(name, kind, dtype, elements, place)?);
+        }
         let [first, second] = parts.args.map(|list| -> Vec<BufferId> {
-            let one = |o: Option<u16>| o.map_or(room, |o| buffers[o as usize]);
+            let one = |a: Arg| match a {
+                Arg::Whole(o) => buffers[o as usize],
+                Arg::Between(n) => between[n],
+            };
             list.into_iter().map(one).collect()
         });
         let half = parts.first;

@@ -102,7 +102,7 @@ pub fn target(arch: &str) -> Target {
             load_bytes: vec![16, 8, 4, 2],
             unrolls: vec![4, 2, 1],
             rasters: vec![8, 4, 1],
-            splits: vec![2, 4, 8, 16, 32],
+            splits: vec![2, 4, 8, 16, 32, 64],
             printer: Printer {
                 prints: Some(prints),
                 counts: Some(super::warps),

@@ -47,15 +47,23 @@ pub(crate) struct Half {
 /// What runs before a step that adds up parts.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
-    /// The product, in parts.
+    /// What is summed, in parts.
     pub first: Half,
     /// The axis that was cut, and into how many.
     pub(super) cut: (AxisId, i64),
-    /// Operands of the first and of the second step as those of the whole kernel; `None`: the workspace.
-    pub args: [Vec<Option<OperandId>>; 2],
-    /// Elements and type of the workspace.
-    pub elements: i64,
-    pub dtype: DType,
+    /// Operands of the first and of the second step.
+    pub args: [Vec<Arg>; 2],
+    /// Elements and type of each tensor between them.
+    pub between: Vec<(i64, DType)>,
+}
+
+/// An operand of one of two steps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Arg {
+    /// This operand of the whole kernel.
+    Whole(OperandId),
+    /// This one of the tensors between the two.
+    Between(usize),
 }
 
 /// A packed copy of an operand.

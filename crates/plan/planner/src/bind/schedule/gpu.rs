@@ -398,7 +398,10 @@ impl Gpu<'_> {
             if rows.is_empty() {
                 continue;
             }
-            let batch = scores.batch.iter().map(|&axis| AxisTile { axis, tile: 1 });
+            // Keys and values have the axis of their parts, queries have not.
+            let parts = scores.columns.iter().filter(|a| **a != *key);
+            let alone = parts.chain(&scores.batch);
+            let batch = alone.map(|&axis| AxisTile { axis, tile: 1 });
             let grid: Vec<AxisTile> = batch.chain(rows).collect();
             for &threads in &self.gpu.threads {
                 let warps = threads / 32;

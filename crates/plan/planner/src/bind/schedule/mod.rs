@@ -26,7 +26,7 @@ use super::ctx::{Ctx, Space};
 use super::predict::predict_step;
 use super::prior::alike;
 use candidate::Rank;
-pub(crate) use candidate::{Candidate, Choice, Packed, Parts};
+pub(crate) use candidate::{Arg, Candidate, Choice, Packed, Parts};
 pub(crate) use form::Facts;
 use form::set_chunk;
 use kernel::{Family, Kernel, OperandId, TileProgram};

@@ -1,17 +1,19 @@
-//! Long sums of few results: a product as two kernels. The first sums parts of the longest summed axis
-//! side by side into a workspace, the second adds the parts up in ascending order and does what follows
-//! the product. Both are kernels like any other, so that verifier, reference, cost and emitters know
+//! Long sums of few results: a product, or an attention over many keys, as two kernels. The first sums parts of the
+//! longest summed axis, or of the keys, side by side into workspaces, the second adds the parts up in ascending order
+//! and does what follows. Both are kernels like any other, so that verifier, reference, cost and emitters know
 //! nothing of it, and the order of the sums is the schedule's: the same bits every time.
-use super::candidate::{Candidate, Half, Parts};
-use super::product::Product;
+mod attention;
+mod product;
+
+use super::candidate::{Arg, Candidate, Half, Parts};
 use super::rank::{self, Search, ranked, sketched};
 use super::renumber::ordered;
 use super::{gpu, gpu_flat};
 use crate::bind::ctx::{Ctx, Space};
 use crate::bind::launch::handovers;
-use expr::{Expr, Inst, Monoid};
+use expr::{Expr, Inst};
 use kernel::{
-    Access, Axis, AxisId, AxisTile, Family, Kernel, Operand, OperandId, Role, Stmt, Term, Tile,
+    Access, Axis, AxisId, AxisTile, Kernel, Operand, OperandId, Role, Stmt, Term, Tile,
     TileId,
 };
 use layout::{DType, Dim};
@@ -41,15 +43,13 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
     if tasks >= ctx.workers as u64 || target.splits.is_empty() || !kernel.ordered().is_empty() {
         return None;
     }
-    let p = Product::of(kernel)?;
-    let known = |a: &AxisId| kernel.axes[*a as usize].extent.known();
-    let axis = p.over.iter().copied().max_by_key(|a| (known(a), *a))?;
-    let length = known(&axis)?;
     let space = Space::new(ctx, kernel);
+    let (axis, length) = product::longest(kernel).or_else(|| attention::keys(&space))?;
     let name = &kernel.axes[axis as usize].name;
-    let fits = |n: &i64| length % n == 0 && length / n >= LEAST;
-    let all = target.splits.iter().map(|&n| i64::from(n)).filter(fits);
-    let ways = all.filter_map(|n| two(&space, &p, axis, n));
+    let all = target.splits.iter().map(|&n| i64::from(n));
+    let ways = all
+        .filter(|n| length / n >= LEAST)
+        .filter_map(|n| two(&space, axis, n));
     let sketch = |w: Two| Some((costed(ctx, &w, name, (None, f64::MAX))?.rank, w));
     let mut ways: Vec<(f64, Two)> = ways.filter_map(sketch).collect();
     ways.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -73,17 +73,16 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
 /// The two kernels that `kernel` is in `parts`.
 pub(super) fn halves(ctx: Ctx, kernel: &Kernel, parts: &Parts) -> Option<[Kernel; 2]> {
     let kernel = ordered(kernel);
-    let p = Product::of(&kernel)?;
     let (axis, n) = parts.cut;
-    Some(two(&Space::new(ctx, &kernel), &p, axis, n)?.kernels)
+    Some(two(&Space::new(ctx, &kernel), axis, n)?.kernels)
 }
 
 /// Two kernels for one.
 struct Two {
     kernels: [Kernel; 2],
-    args: [Vec<Option<OperandId>>; 2],
-    elements: Dim,
-    dtype: DType,
+    args: [Vec<Arg>; 2],
+    /// Elements and type of each tensor between them.
+    between: Vec<(Dim, DType)>,
     cut: (AxisId, i64),
 }
 
@@ -129,12 +128,14 @@ fn costed(
     axis: &str,
     (counted, limit): (Option<[usize; 2]>, f64),
 ) -> Option<Found> {
-    let elements = ctx.dims.at_top(&two.elements)?;
-    let bytes = elements as f64 * f64::from(two.dtype.bits()) / 8.0;
-    let far = |args: &[Option<OperandId>]| -> Vec<f64> {
-        let one = |o: &Option<OperandId>| match o {
-            Some(o) => ctx.far.get(*o as usize).copied().unwrap_or(ctx.footprint),
-            None => bytes,
+    let top = |(elements, dtype): &(Dim, DType)| Some((ctx.dims.at_top(elements)?, *dtype));
+    let between: Vec<(i64, DType)> = two.between.iter().map(top).collect::<Option<_>>()?;
+    let bytes = |(elements, dtype): &(i64, DType)| *elements as f64 * f64::from(dtype.bits()) / 8.0;
+    let bytes: f64 = between.iter().map(bytes).sum();
+    let far = |args: &[Arg]| -> Vec<f64> {
+        let one = |o: &Arg| match o {
+            Arg::Whole(o) => ctx.far.get(*o as usize).copied().unwrap_or(ctx.footprint),
+            Arg::Between(_) => bytes,
         };
         args.iter().map(one).collect()
     };
@@ -198,80 +199,23 @@ fn costed(
             first,
             cut: two.cut,
             args: two.args.clone(),
-            elements,
-            dtype: two.dtype,
+            between,
         },
     })
 }
 
-/// The statements of a kernel around its product.
-struct Around<'k> {
-    /// Where the product is in the body.
-    at: usize,
-    fill: &'k Stmt,
-    /// What makes the factors, and its tiles.
-    feeds: Vec<&'k Stmt>,
-    need: BTreeSet<TileId>,
-    /// The product and what is left for afterwards, each with its place in the body.
-    rest: Vec<(usize, &'k Stmt)>,
-}
-
-impl<'k> Around<'k> {
-    /// `None` where the kernel has another form than a product along `axis` with what feeds and follows it.
-    fn of(k: &'k Kernel, p: &Product, axis: AxisId) -> Option<Around<'k>> {
-        let product = |s: &Stmt| matches!(s, Stmt::Contract { .. });
-        let at = k.body.iter().position(product)?;
-        let mut before = k.body[..at].iter().filter(|s| s.writes().contains(&p.acc));
-        let zeros = |s: &&Stmt| s.as_fill().is_some_and(|f| is_zero(f.1));
-        let fill = before.next().filter(zeros)?;
-        let dtype = k.tiles[p.acc as usize].dtype;
-        if before.next().is_some() || !matches!(dtype, DType::F32 | DType::I32) {
-            return None;
-        }
-        let mut need: BTreeSet<TileId> = BTreeSet::from([p.a, p.b]);
-        let mut feeds: Vec<&Stmt> = vec![];
-        for s in k.body[..at].iter().rev() {
-            if !s.writes().iter().any(|t| need.contains(t)) {
-                continue;
-            }
-            match s {
-                Stmt::Load { .. } => {}
-                Stmt::Map { expr, .. } if !counts(expr, axis) => need.extend(s.reads()),
-                _ => return None,
-            }
-            feeds.push(s);
-        }
-        feeds.reverse();
-        if need.contains(&p.acc) {
-            return None;
-        }
-        Some(Around {
-            at,
-            fill,
-            feeds,
-            need,
-            rest: after(k, p, axis, at)?,
-        })
-    }
-}
-
-/// The product, which is statement `at`, and what follows from it, each with its place in the body; `None` where
-/// something of that touches the summed axis.
-fn after<'k>(
-    k: &'k Kernel,
-    p: &Product,
-    axis: AxisId,
-    at: usize,
-) -> Option<Vec<(usize, &'k Stmt)>> {
+/// What is left of the body of `k` for the second kernel: statements `replaced`, which fold along `axis`, and what
+/// follows from them, each with its place in the body; `None` where something of that touches the axis.
+fn after<'k>(k: &'k Kernel, axis: AxisId, replaced: &[usize]) -> Option<Vec<(usize, &'k Stmt)>> {
     let mut live: BTreeSet<TileId> = BTreeSet::new();
     let mut rest: Vec<(usize, &Stmt)> = vec![];
     for (i, s) in k.body.iter().enumerate().rev() {
-        if i == at {
-            live.contains(&p.acc).then_some(())?;
+        let wanted = matches!(s, Stmt::Store { .. }) || s.writes().iter().any(|t| live.contains(t));
+        if replaced.contains(&i) {
+            live.extend(s.writes());
             rest.push((i, s));
             continue;
         }
-        let wanted = matches!(s, Stmt::Store { .. }) || s.writes().iter().any(|t| live.contains(t));
         if !wanted {
             continue;
         }
@@ -290,8 +234,11 @@ fn after<'k>(
     Some(rest)
 }
 
-/// The tensor between the two kernels: parts outermost, then as the output lies.
+/// A tensor between the two kernels: a tile of the first one by part, parts outermost, then as the output lies.
 struct Workspace {
+    tile: TileId,
+    name: String,
+    dtype: DType,
     terms: Vec<Term>,
     /// Elements of one part.
     elements: Dim,
@@ -299,35 +246,57 @@ struct Workspace {
 }
 
 impl Workspace {
-    fn new(space: &Space, p: &Product, parts: i64) -> Option<Workspace> {
+    fn of(space: &Space, tile: TileId, name: String, parts: i64) -> Option<Workspace> {
         let k = space.kernel;
         let mut terms = vec![];
         let mut elements = Dim::ONE;
         let out = space.main_output()?;
-        for a in space.inner_first(out, &k.tiles[p.acc as usize].axes) {
+        let Tile { axes, dtype, .. } = &k.tiles[tile as usize];
+        for a in space.inner_first(out, axes) {
             let extent = k.axes[a as usize].extent.clone();
             terms.push(Term::flat(a, extent.clone(), elements.clone()));
             elements = elements * extent;
         }
         Some(Workspace {
+            tile,
+            name,
+            dtype: *dtype,
             terms,
             elements,
             parts,
         })
     }
 
+    /// Elements and type.
+    fn between(&self) -> (Dim, DType) {
+        (self.elements.clone() * Dim::Known(self.parts), self.dtype)
+    }
+
     /// As an operand beside those of `k`, whose parts are along axis `part`.
-    fn operand(&self, k: &Kernel, dtype: DType, part: AxisId, role: Role) -> Operand {
+    fn operand(&self, k: &Kernel, part: AxisId, role: Role) -> Operand {
         let (elements, parts) = (&self.elements, Dim::Known(self.parts));
         let mut terms = self.terms.clone();
         terms.push(Term::flat(part, parts.clone(), elements.clone()));
         terms.sort_by_key(|t| t.axis);
         Operand {
-            name: unique("parts", k.operands.iter().map(|o| o.name.as_str())),
-            dtype,
+            name: unique(&self.name, k.operands.iter().map(|o| o.name.as_str())),
+            dtype: self.dtype,
             role,
             access: Access::strided(Dim::ZERO, terms),
             elements: elements.clone() * parts,
+        }
+    }
+
+    /// As a tile beside those of `k`, whose parts are along axis `part`.
+    fn tile(&self, k: &Kernel, part: AxisId) -> Tile {
+        let own = &k.tiles[self.tile as usize];
+        let mut axes = own.axes.clone();
+        axes.push(part);
+        axes.sort_unstable();
+        Tile {
+            name: unique(&self.name, k.tiles.iter().map(|t| t.name.as_str())),
+            dtype: self.dtype,
+            axes,
         }
     }
 
@@ -340,117 +309,30 @@ impl Workspace {
     }
 }
 
-/// The product of `p` in `parts` along `axis`, whose extent is a multiple of them, and the sum of the
-/// parts with what follows; `None` where the kernel has another form.
-fn two(space: &Space, p: &Product, axis: AxisId, parts: i64) -> Option<Two> {
-    let k = space.kernel;
-    let around = Around::of(k, p, axis)?;
-    let workspace = Workspace::new(space, p, parts)?;
-    let first = partial_sums(k, p, axis, &around, &workspace)?;
-    let second = sum_of_parts(k, p, axis, &around, &workspace);
-    let ((first, a1), (second, a2)) = (used(first), used(second));
-    let made = k.operands.len() as OperandId;
-    let given = |list: Vec<OperandId>| list.into_iter().map(|o| (o != made).then_some(o)).collect();
-    Some(Two {
+/// The sum of `space`'s kernel in `parts` along `axis`, and the sum of the parts with what follows; `None` where the
+/// kernel has another form.
+fn two(space: &Space, axis: AxisId, parts: i64) -> Option<Two> {
+    product::two(space, axis, parts).or_else(|| attention::two(space, axis, parts))
+}
+
+/// Two kernels made of `k`, with the tensors between them as operands behind those of `k`.
+fn two_of(
+    k: &Kernel,
+    kernels: [Kernel; 2],
+    between: Vec<(Dim, DType)>,
+    cut: (AxisId, i64),
+) -> Two {
+    let whole = k.operands.len();
+    let arg = |o: OperandId| match (o as usize).checked_sub(whole) {
+        None => Arg::Whole(o),
+        Some(n) => Arg::Between(n),
+    };
+    let [(first, a), (second, b)] = kernels.map(used);
+    Two {
         kernels: [first, second],
-        args: [given(a1), given(a2)],
-        elements: workspace.elements * Dim::Known(parts),
-        dtype: k.tiles[p.acc as usize].dtype,
-        cut: (axis, parts),
-    })
-}
-
-/// The first kernel: one axis more, that of the parts, which every tile with the summed axis has.
-fn partial_sums(
-    k: &Kernel,
-    p: &Product,
-    axis: AxisId,
-    around: &Around<'_>,
-    workspace: &Workspace,
-) -> Option<Kernel> {
-    let parts = workspace.parts;
-    let piece = k.axes[axis as usize].extent.known()? / parts;
-    let mut first = k.clone();
-    first.name = format!("{} in parts", k.name);
-    first.axes[axis as usize].extent = Dim::Known(piece);
-    first.axes.push(workspace.axis(k));
-    let part = k.axes.len() as AxisId;
-    for (t, tile) in first.tiles.iter_mut().enumerate() {
-        let t = t as TileId;
-        if t == p.acc || (around.need.contains(&t) && tile.axes.contains(&axis)) {
-            tile.axes.push(part);
-        }
-    }
-    for o in &mut first.operands {
-        if o.role == Role::Read {
-            cut(&mut o.access, axis, piece, part, parts)?;
-        }
-    }
-    let dtype = k.tiles[p.acc as usize].dtype;
-    let made = workspace.operand(k, dtype, part, Role::Write);
-    first.operands.push(made);
-    first.body = around.feeds.iter().map(|&s| s.clone()).collect();
-    first
-        .body
-        .extend([around.fill.clone(), k.body[around.at].clone()]);
-    first.body.push(Stmt::Store {
-        operand: k.operands.len() as OperandId,
-        src: p.acc,
-    });
-    Some(first)
-}
-
-/// The second kernel: the summed axis is that of the parts, and the product a fold over them.
-fn sum_of_parts(
-    k: &Kernel,
-    p: &Product,
-    axis: AxisId,
-    around: &Around<'_>,
-    workspace: &Workspace,
-) -> Kernel {
-    let acc = &k.tiles[p.acc as usize];
-    let mut second = k.clone();
-    second.family = Family::Row;
-    second.axes[axis as usize] = workspace.axis(k);
-    let made = workspace.operand(k, acc.dtype, axis, Role::Read);
-    second.operands.push(made);
-    let mut axes = acc.axes.clone();
-    axes.push(axis);
-    axes.sort_unstable();
-    second.tiles.push(Tile {
-        name: unique("parts", k.tiles.iter().map(|t| t.name.as_str())),
-        dtype: acc.dtype,
-        axes,
-    });
-    let loaded = k.tiles.len() as TileId;
-    second.body = vec![];
-    for &(i, s) in &around.rest {
-        if i != around.at {
-            second.body.push(s.clone());
-            continue;
-        }
-        second.body.push(Stmt::Load {
-            dst: loaded,
-            operand: k.operands.len() as OperandId,
-        });
-        second.body.push(Stmt::Fold {
-            monoid: Monoid::sum(acc.dtype, acc.dtype),
-            state: vec![p.acc],
-            args: vec![loaded],
-            over: vec![axis],
-            rescale: None,
-        });
-    }
-    second
-}
-
-/// Whether a program gives 0.
-fn is_zero(e: &Expr) -> bool {
-    let out = e.outputs.first().and_then(|&o| e.insts.get(o as usize));
-    match out {
-        Some(Inst::Float { bits, .. }) => f64::from_bits(*bits) == 0.0,
-        Some(Inst::Int { value, .. }) => *value == 0,
-        _ => false,
+        args: [a, b].map(|list| list.into_iter().map(arg).collect()),
+        between,
+        cut,
     }
 }
 
@@ -470,23 +352,28 @@ fn unique<'n>(name: &str, taken: impl Iterator<Item = &'n str>) -> String {
 }
 
 /// Coordinate `c` along `axis` becomes `piece * part + c`.
-fn cut(a: &mut Access, axis: AxisId, piece: i64, part: AxisId, parts: i64) -> Option<()> {
+fn cut(
+    a: &mut Access,
+    (axis, piece): (AxisId, &Dim),
+    (part, parts): (AxisId, i64),
+) -> Option<()> {
     if let Some(t) = a.terms.iter_mut().find(|t| t.axis == axis) {
         let (leaf, size) = match t.leaves.as_mut_slice() {
-            [one] => (one, piece),
+            [one] => (one, piece.clone()),
             [outer, inner] => {
-                let n = inner.extent.known().filter(|n| *n > 0 && piece % n == 0)?;
-                (outer, piece / n)
+                let (n, piece) = (inner.extent.known()?, piece.known()?);
+                (n > 0 && piece % n == 0).then_some(())?;
+                (outer, Dim::Known(piece / n))
             }
             _ => return None,
         };
-        leaf.extent = Dim::Known(size);
-        let step = leaf.stride.clone() * Dim::Known(size);
+        let step = leaf.stride.clone() * size.clone();
+        leaf.extent = size;
         a.terms.push(Term::flat(part, Dim::Known(parts), step));
     }
     for b in &mut a.bounds {
         if let Some((_, c)) = b.terms.iter().find(|t| t.0 == axis) {
-            let c = c.clone() * Dim::Known(piece);
+            let c = c.clone() * piece.clone();
             b.terms.push((part, c));
         }
     }
