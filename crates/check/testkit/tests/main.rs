@@ -42,6 +42,7 @@ mod resident_life;
 mod schedule_reuse;
 mod sorted_on_device;
 mod split;
+mod split_attention;
 mod state_on_device;
 mod streamed_resident;
 mod vendor_costs;

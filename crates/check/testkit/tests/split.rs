@@ -45,7 +45,7 @@ fn product(d: DType, k: i64, n: i64) -> Graph {
     b.finish(&[y])
 }
 
-fn machine(name: &str) -> Machine {
+pub fn machine(name: &str) -> Machine {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     Machine::from_file(&root.join(format!("crates/plan/machine/machines/{name}.toml"))).unwrap()
 }
@@ -61,14 +61,14 @@ fn bound(g: &Graph, top: i64, machine: Machine, target: Target) -> Plan {
     plan
 }
 
-fn block(plan: &Plan) -> &Block {
+pub fn block(plan: &Plan) -> &Block {
     plan.blocks().next().unwrap()
 }
 
-type Step<'a> = &'a dyn Fn(&TileProgram, &[Tensor]) -> Vec<Tensor>;
+pub type Step<'a> = &'a dyn Fn(&TileProgram, &[Tensor]) -> Vec<Tensor>;
 
 /// The block's only output, each step run by `run`.
-fn outcome(b: &Block, inputs: &[Tensor], m: i64, run: Step) -> Tensor {
+pub fn outcome(b: &Block, inputs: &[Tensor], m: i64, run: Step) -> Tensor {
     let lookup = |s: &str| (s == "m").then_some(m);
     let mut held: BTreeMap<u32, Tensor> = BTreeMap::new();
     for (p, t) in b.inputs.iter().zip(inputs) {

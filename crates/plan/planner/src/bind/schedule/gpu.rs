@@ -8,7 +8,7 @@ use super::candidate::Candidate;
 use super::form::gather_loops;
 use super::product::Product;
 use super::renumber::renumbered;
-use super::{gpu_flat, gpu_layout, tiles};
+use super::{gpu_flat, gpu_layout, query, tiles};
 use crate::bind::ctx::Space;
 use kernel::{
     AxisId, AxisTile, Factors, Fragment, GpuMapping, GpuTarget, Kernel, Mapping, Operand,
@@ -46,6 +46,14 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
         return gpu_flat::candidates(space);
     }
     let products = Product::all(kernel);
+    if let [scores, values] = &products[..]
+        && let Some(kernel) = query::with_axis(kernel, scores, values)
+    {
+        return candidates(&Space {
+            packings: space.packings,
+            ..Space::new(space.ctx, &kernel)
+        });
+    }
     let dtype = |t: TileId| kernel.tiles[t as usize].dtype;
     let matches = |f: &&Fragment| {
         products

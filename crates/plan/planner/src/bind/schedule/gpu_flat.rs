@@ -23,6 +23,9 @@ const PASS: i64 = 16;
 /// Threads that reduce together at most, where there is something else for others to do.
 const TEAM: u32 = 32;
 
+/// Positions for each multiprocessor below which they are few.
+const WHOLE: i64 = 64;
+
 /// Threads that sum together to choose from, where loops go in passes.
 const PASS_TEAMS: [u32; 3] = [4, 8, 16];
 
@@ -65,7 +68,10 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
         // Sums over sums: the last product's axis goes in passes, so that what lies between has a size. Where a
         // sum along that axis is needed whole by a later one along it, there are no passes.
         match f.walk(&products) {
-            Some((kernel, loops)) => f.points(&kernel, &loops, &mut out),
+            Some((kernel, loops)) => {
+                f.few_points(&kernel, &loops, &mut out);
+                f.points(&kernel, &loops, &mut out);
+            }
             None => f.points(kernel, &[], &mut out),
         }
     } else if !products.is_empty() {
@@ -163,6 +169,17 @@ impl Flat<'_> {
                 let cut = tiles::fill(self.space, &self.order, target, per);
                 out.extend(self.candidate(kernel, &cut, loops, threads, 1));
             }
+        }
+    }
+
+    /// As [`Flat::points`], where positions of the output that are not cut lie over the threads: the others, of which
+    /// there are few, are shared out to all multiprocessors.
+    fn few_points(&self, kernel: &Kernel, loops: &[AxisTile], out: &mut Vec<Candidate>) {
+        let (all, workers) = (self.space.points(&self.order), self.space.ctx.workers as i64);
+        let each = all / workers.max(1);
+        if let (true, Some(&threads)) = (each < WHOLE, self.gpu.threads.first()) {
+            let cut = tiles::fill(self.space, &self.order, each.max(1), 1);
+            out.extend(self.candidate(kernel, &cut, loops, threads, 1));
         }
     }
 

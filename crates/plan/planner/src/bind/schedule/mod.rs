@@ -12,6 +12,7 @@ mod gpu_layout;
 mod memo;
 mod nibbles;
 mod product;
+mod query;
 pub(crate) mod rank;
 mod recurrent;
 mod relaid;

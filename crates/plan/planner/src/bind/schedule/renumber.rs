@@ -101,6 +101,12 @@ pub fn with_lanes_last(kernel: Kernel, lane: AxisId) -> Kernel {
     renumbered(kernel, &new)
 }
 
+/// `kernel` with its last axis as the first: tiles are stored in the order of their axes.
+pub(super) fn with_last_first(kernel: Kernel) -> Kernel {
+    let last = kernel.axes.len().saturating_sub(1) as AxisId;
+    renumbered(kernel, &|a| if a == last { 0 } else { a + 1 })
+}
+
 pub(super) fn renumbered(mut k: Kernel, new: &dyn Fn(AxisId) -> AxisId) -> Kernel {
     let old = k.axes.clone();
     for (i, a) in old.into_iter().enumerate() {

@@ -94,8 +94,11 @@ impl Lower<'_> {
             let Stmt::Contract { acc, a, b, over } = s else {
                 continue;
             };
+            // Matrix instructions go through whole fragments.
             let mut whole = over.iter();
-            if whole.any(|&x| self.schedule.sums_whole(self.kernel, *acc, x)) {
+            if self.map.fragment.is_some()
+                || whole.any(|&x| self.schedule.sums_whole(self.kernel, *acc, x))
+            {
                 out.extend([*a, *b]);
             }
         }

@@ -2,6 +2,7 @@
 //! what they come to together.
 use super::{Two, Workspace, after, cut, two_of};
 use crate::bind::ctx::Space;
+use crate::bind::schedule::renumber::with_last_first;
 use expr::{Binary, Compare, Expr, ExprBuilder, Inst, Monoid};
 use kernel::{AxisId, Bound, Family, Kernel, Rescale, Role, Stmt, Tile, TileId};
 use layout::{DType, Dim};
@@ -177,7 +178,7 @@ fn of_each_part(k: &Kernel, online: &Online, workspaces: &[Workspace; 3]) -> Opt
         });
     }
     first.body = body;
-    scored.then_some(first)
+    scored.then(|| with_last_first(first))
 }
 
 /// A program of the whole for a part: of a key its number, and minus infinity for one that is not below `limit`.
