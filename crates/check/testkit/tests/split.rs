@@ -45,7 +45,7 @@ fn product(d: DType, k: i64, n: i64) -> Graph {
     b.finish(&[y])
 }
 
-pub fn machine(name: &str) -> Machine {
+fn machine(name: &str) -> Machine {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     Machine::from_file(&root.join(format!("crates/plan/machine/machines/{name}.toml"))).unwrap()
 }
@@ -61,14 +61,14 @@ fn bound(g: &Graph, top: i64, machine: Machine, target: Target) -> Plan {
     plan
 }
 
-pub fn block(plan: &Plan) -> &Block {
+fn block(plan: &Plan) -> &Block {
     plan.blocks().next().unwrap()
 }
 
-pub type Step<'a> = &'a dyn Fn(&TileProgram, &[Tensor]) -> Vec<Tensor>;
+type Step<'a> = &'a dyn Fn(&TileProgram, &[Tensor]) -> Vec<Tensor>;
 
 /// The block's only output, each step run by `run`.
-pub fn outcome(b: &Block, inputs: &[Tensor], m: i64, run: Step) -> Tensor {
+fn outcome(b: &Block, inputs: &[Tensor], m: i64, run: Step) -> Tensor {
     let lookup = |s: &str| (s == "m").then_some(m);
     let mut held: BTreeMap<u32, Tensor> = BTreeMap::new();
     for (p, t) in b.inputs.iter().zip(inputs) {

@@ -238,7 +238,8 @@ impl Names {
     /// Registers whose names are `kind` and a number.
     pub fn of_kind(&self, kind: &str) -> Vec<u32> {
         let kind = self.kinds.iter().filter(|k| k.name == parts(kind).0);
-        kind.flat_map(|k| k.list.iter().flatten().copied()).collect()
+        kind.flat_map(|k| k.list.iter().flatten().copied())
+            .collect()
     }
 
     fn kind(&mut self, name: u128) -> &mut Kind {

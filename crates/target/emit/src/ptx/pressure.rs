@@ -19,9 +19,9 @@ mod line;
 mod loops;
 mod order;
 
+use super::lines::{self, Lines, defines_none};
 use alive::{SLOW, alive, pressure};
 use banks::banked;
-use super::lines::{self, Lines, defines_none};
 use division::{Divided, Divisor};
 use line::{Kind, Line, Parsed, PredicateSource, Rematerialised};
 use loops::{compared_again, compared_early, folded, read_once, settled};
@@ -191,7 +191,8 @@ fn parse(text: &Lines, addresses: Addresses) -> Parsed {
             if divided.as_ref().is_some_and(|d| d.reads(&line.defs)) {
                 divided = None;
             }
-            if let (true, false, Some((of, by))) = (name.divides, own.guarded, operands(own, &line)) {
+            if let (true, false, Some((of, by))) = (name.divides, own.guarded, operands(own, &line))
+            {
                 computed.extend(&line.defs);
                 Divided::divide(&mut divided, (name.op, &line.defs), of, by, &mut out);
                 continue;

@@ -175,7 +175,10 @@ impl Flat<'_> {
     /// As [`Flat::points`], where positions of the output that are not cut lie over the threads: the others, of which
     /// there are few, are shared out to all multiprocessors.
     fn few_points(&self, kernel: &Kernel, loops: &[AxisTile], out: &mut Vec<Candidate>) {
-        let (all, workers) = (self.space.points(&self.order), self.space.ctx.workers as i64);
+        let (all, workers) = (
+            self.space.points(&self.order),
+            self.space.ctx.workers as i64,
+        );
         let each = all / workers.max(1);
         if let (true, Some(&threads)) = (each < WHOLE, self.gpu.threads.first()) {
             let cut = tiles::fill(self.space, &self.order, each.max(1), 1);

@@ -25,7 +25,10 @@ pub(super) fn with_axis(kernel: &Kernel, scores: &Product, values: &Product) -> 
         }
         let operand = &mut out.operands[o as usize];
         let stride = operand.elements.clone();
-        operand.access.terms.push(Term::flat(query, Dim::ONE, stride));
+        operand
+            .access
+            .terms
+            .push(Term::flat(query, Dim::ONE, stride));
     };
     for s in &kernel.body {
         match s {
@@ -35,7 +38,11 @@ pub(super) fn with_axis(kernel: &Kernel, scores: &Product, values: &Product) -> 
             _ => {}
         }
     }
-    for s in kernel.body.iter().filter(|s| !matches!(s, Stmt::Load { .. })) {
+    for s in kernel
+        .body
+        .iter()
+        .filter(|s| !matches!(s, Stmt::Load { .. }))
+    {
         for t in s.writes() {
             let axes = &mut out.tiles[t as usize].axes;
             if !axes.contains(&query) {

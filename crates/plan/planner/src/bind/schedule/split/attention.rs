@@ -1,6 +1,6 @@
 //! Attention of few queries to many keys: the maximum, the sum and the weighted values of each part of the keys, and
 //! what they come to together.
-use super::{Two, Workspace, after, cut, two_of};
+use super::pieces::{Two, Workspace, after, cut, two_of};
 use crate::bind::ctx::Space;
 use crate::bind::schedule::renumber::with_last_first;
 use expr::{Binary, Compare, Expr, ExprBuilder, Inst, Monoid};

@@ -1,5 +1,5 @@
 //! A product as partial sums and their sum.
-use super::{Two, Workspace, after, counts, cut, two_of};
+use super::pieces::{Two, Workspace, after, counts, cut, two_of};
 use crate::bind::ctx::Space;
 use crate::bind::schedule::product::Product;
 use expr::{Expr, Inst, Monoid};
@@ -167,4 +167,3 @@ fn is_zero(e: &Expr) -> bool {
         _ => false,
     }
 }
-
