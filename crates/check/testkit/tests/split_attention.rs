@@ -2,7 +2,7 @@
 use crate::emulated_session::Emulated;
 use cuda_emulated::EmulatedGpu;
 use expr::{Binary, Compare, ExprBuilder};
-use graph::{AttentionSpec, Graph, GraphBuilder, Op, Undefined};
+use graph::{AttentionSpec, Graph, GraphBuilder, Op, Undefined, View};
 use layout::{DType, Dim, DimBox};
 use plan::Plan;
 use reference::run_graph;
@@ -25,8 +25,11 @@ enum Mask {
 struct Case {
     dtype: DType,
     heads: usize,
+    /// Heads of queries for each of keys.
+    group: usize,
     queries: usize,
     depth: usize,
+    width: usize,
     /// As many at most.
     keys: usize,
     /// Keys are a symbol.
@@ -42,11 +45,21 @@ impl Case {
             true => Dim::sym("t"),
             false => Dim::from(self.keys),
         };
-        let [h, s, e] = [self.heads, self.queries, self.depth].map(Dim::from);
+        let sizes = [self.heads, self.group, self.queries, self.depth, self.width];
+        let [h, g, s, e, w] = sizes.map(Dim::from);
         let mut b = GraphBuilder::new("few queries", Arc::new(WeightStore::default()));
-        let q = b.input("q", d, vec![h.clone(), s.clone(), e.clone()]);
-        let k = b.input("k", d, vec![h.clone(), keys.clone(), e.clone()]);
-        let v = b.input("v", d, vec![h, keys.clone(), e]);
+        let q = b.input("q", d, vec![h.clone(), g.clone(), s.clone(), e.clone()]);
+        let mut shared = |name: &str, width: Dim| {
+            let of = |heads: Dim| vec![h.clone(), heads, keys.clone(), width.clone()];
+            let x = b.input(name, d, of(Dim::ONE));
+            node(
+                &mut b,
+                Op::View(View::Expand(of(g.clone()))),
+                &[x],
+                "shared",
+            )
+        };
+        let (k, v) = (shared("k", e), shared("v", w));
         let mut inputs = vec![q, k, v];
         let mut x = ExprBuilder::new();
         let product = graph::product_type(d, d).unwrap();
@@ -61,7 +74,7 @@ impl Case {
                 x.add(score, mask)
             }
             Mask::Causal => {
-                let (query, key) = (x.index(1), x.index(2));
+                let (query, key) = (x.index(2), x.index(3));
                 let before = x.dim(&(keys - s));
                 let last = x.add(query, before);
                 let seen = x.compare(Compare::Le, key, last);
@@ -88,23 +101,27 @@ impl Case {
     }
 
     fn inputs(&self, keys: usize) -> Vec<(&'static str, Tensor)> {
-        let (d, h, s, e) = (self.dtype, self.heads, self.queries, self.depth);
+        let (d, h, s) = (self.dtype, self.heads, self.queries);
         let mut all = vec![
-            ("q", values(d, &[h, s, e], 1)),
-            ("k", values(d, &[h, keys, e], 2)),
-            ("v", values(d, &[h, keys, e], 3)),
+            ("q", values(d, &[h, self.group, s, self.depth], 1)),
+            ("k", values(d, &[h, 1, keys, self.depth], 2)),
+            ("v", values(d, &[h, 1, keys, self.width], 3)),
         ];
         if let Mask::Added = self.mask {
             let product = graph::product_type(d, d).unwrap();
-            let plain = values(product, &[s, keys], 4).to_f32().unwrap();
+            let mut mask = values(product, &[s, keys], 4);
             // The first query sees every third key of those behind the first hundred, the last one none.
-            let masked = |(i, v): (usize, f32)| match (i / keys, i % keys) {
+            let masked = |(i, v): (usize, &f32)| match (i / keys, i % keys) {
                 (0, key) if key < 100 || key % 3 != 0 => f32::NEG_INFINITY,
                 (query, _) if query + 1 == s && s > 1 => f32::NEG_INFINITY,
-                _ => v,
+                _ => *v,
             };
-            let list: Vec<f32> = plain.into_iter().enumerate().map(masked).collect();
-            all.push(("mask", Tensor::from_f32(&[s, keys], &list).unwrap()));
+            if product == DType::F32 {
+                let plain = mask.to_f32().unwrap();
+                let list: Vec<f32> = plain.iter().enumerate().map(masked).collect();
+                mask = Tensor::from_f32(&[s, keys], &list).unwrap();
+            }
+            all.push(("mask", mask));
         }
         all
     }
@@ -139,8 +156,10 @@ const CASES: [Case; 7] = [
     Case {
         dtype: DType::F32,
         heads: 2,
+        group: 1,
         queries: 1,
         depth: 32,
+        width: 32,
         keys: 1024,
         symbol: false,
         mask: Mask::None,
@@ -149,8 +168,10 @@ const CASES: [Case; 7] = [
     Case {
         dtype: DType::F32,
         heads: 1,
+        group: 1,
         queries: 3,
         depth: 32,
+        width: 32,
         keys: 777,
         symbol: false,
         mask: Mask::Added,
@@ -159,8 +180,10 @@ const CASES: [Case; 7] = [
     Case {
         dtype: DType::F32,
         heads: 2,
+        group: 1,
         queries: 4,
         depth: 16,
+        width: 16,
         keys: 600,
         symbol: true,
         mask: Mask::Causal,
@@ -169,8 +192,10 @@ const CASES: [Case; 7] = [
     Case {
         dtype: DType::F16,
         heads: 1,
+        group: 1,
         queries: 2,
         depth: 64,
+        width: 64,
         keys: 1000,
         symbol: true,
         mask: Mask::None,
@@ -179,8 +204,10 @@ const CASES: [Case; 7] = [
     Case {
         dtype: DType::F32,
         heads: 3,
+        group: 1,
         queries: 2,
         depth: 24,
+        width: 24,
         keys: 513,
         symbol: true,
         mask: Mask::Added,
@@ -189,8 +216,10 @@ const CASES: [Case; 7] = [
     Case {
         dtype: DType::BF16,
         heads: 2,
+        group: 1,
         queries: 1,
         depth: 32,
+        width: 32,
         keys: 640,
         symbol: false,
         mask: Mask::Causal,
@@ -199,8 +228,10 @@ const CASES: [Case; 7] = [
     Case {
         dtype: DType::F32,
         heads: 1,
+        group: 1,
         queries: 1,
         depth: 128,
+        width: 128,
         keys: 2049,
         symbol: true,
         mask: Mask::None,
@@ -208,30 +239,66 @@ const CASES: [Case; 7] = [
     },
 ];
 
+impl Case {
+    /// Requests of several sizes on `gpu`; gives whether the keys are cut into parts there.
+    fn agrees_on(&self, gpu: &str, launch: Launch) -> bool {
+        let own = EmulatedGpu::named(gpu).unwrap();
+        let bench = Emulated::new(gpu, own, Some(launch), self.model());
+        let session = &bench.session;
+        let plan = session.plan(&session.model().dims().clone()).unwrap();
+        let sizes = match self.symbol {
+            true => vec![self.keys, 1, 100, self.keys - 1, 0],
+            false => vec![self.keys],
+        };
+        for keys in sizes {
+            self.agrees(&bench, &self.inputs(keys), &format!("{gpu}, {keys} keys"));
+        }
+        in_parts(&plan)
+    }
+}
+
 #[test]
 fn parts_of_the_keys_come_to_the_whole() {
     let share = testing::Share::of_run(3);
     println!("{share}");
     for (at, case) in (0u64..).zip(&CASES) {
         for (way, gpu) in (0u64..).zip(["h100", "t4", "a100"]) {
-            if !share.picks(at + way) {
-                continue;
-            }
-            let launch = [Launch::Steps, Launch::Graph][usize::from(at % 2 == 1)];
-            let own = EmulatedGpu::named(gpu).unwrap();
-            let bench = Emulated::new(gpu, own, Some(launch), case.model());
-            let session = &bench.session;
-            let plan = session.plan(&session.model().dims().clone()).unwrap();
-            assert!(in_parts(&plan), "{case:?} on {gpu}: {:#?}", plan.whys);
-            let sizes = match case.symbol {
-                true => vec![case.keys, 1, 100, case.keys - 1, 0],
-                false => vec![case.keys],
-            };
-            for keys in sizes {
-                case.agrees(&bench, &case.inputs(keys), &format!("{gpu}, {keys} keys"));
+            if share.picks(at + way) {
+                let launch = [Launch::Steps, Launch::Graph][usize::from(at % 2 == 1)];
+                assert!(case.agrees_on(gpu, launch), "{case:?} on {gpu}: one step");
             }
         }
     }
+}
+
+/// `SHOPFLOOR_SEED` runs one.
+#[test]
+fn random_attentions_of_few_queries_agree() {
+    let seeds = match std::env::var("SHOPFLOOR_SEED").map(|s| s.parse::<u64>()) {
+        Ok(Ok(s)) => s..s + 1,
+        _ => testing::Share::cases(24, 6),
+    };
+    println!("seeds {seeds:?}");
+    let mut cut = 0;
+    for seed in seeds {
+        println!("SHOPFLOOR_SEED={seed}");
+        let mut r = fastrand::Rng::with_seed(seed);
+        let case = Case {
+            dtype: [DType::F32, DType::F32, DType::F16][r.usize(..3)],
+            heads: r.usize(1..4),
+            group: [1, 1, 2, 3][r.usize(..4)],
+            queries: [1, 1, 2, 5, 17][r.usize(..5)],
+            depth: [8, 16, 20, 32, 64][r.usize(..5)],
+            width: [4, 16, 24, 32, 64][r.usize(..5)],
+            keys: [129, 200, 257, 384, 640][r.usize(..5)] + r.usize(..3),
+            symbol: r.bool(),
+            mask: [Mask::None, Mask::Added, Mask::Causal][r.usize(..3)],
+            undefined: [Undefined::Nan, Undefined::ZeroUnseen, Undefined::Zero][r.usize(..3)],
+        };
+        println!("{case:?}");
+        cut += usize::from(case.agrees_on(["h100", "t4"][r.usize(..2)], Launch::Steps));
+    }
+    println!("{cut} cut");
 }
 
 /// Positions behind the last key have no scores: where all others are far below 0 they would weigh more than any.
