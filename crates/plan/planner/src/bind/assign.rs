@@ -122,10 +122,8 @@ impl BlockBuilder<'_> {
         let choice = self.choice(item, (kernel, args), place, far, false);
         self.whys.truncate(said);
         let choice = choice?;
-        let mut seconds = choice.cost.time_s;
-        if let Some(p) = &choice.parts {
-            seconds += p.first.cost.time_s;
-        }
+        let whole = choice.cost.time_s;
+        let mut seconds = choice.parts.as_ref().map_or(whole, |p| p.seconds);
         for (o, packed) in &choice.packed {
             if !self.constant(args[*o as usize]) {
                 let ctx = self.ctxs[place as usize];

@@ -226,7 +226,7 @@ fn in_parts(
         choice: found.what,
         reason: format!(
             "predicted {:.1} us, bound by {}: the whole has too few tasks for its sums",
-            found.seconds * 1e6,
+            found.parts.seconds * 1e6,
             found.parts.first.cost.bound
         ),
         alternatives: vec![Alternative {

@@ -28,8 +28,6 @@ pub(super) struct Found {
     pub parts: Parts,
     pub second: Half,
     pub what: String,
-    /// Seconds that both steps take.
-    pub seconds: f64,
     pub rank: f64,
 }
 
@@ -180,15 +178,15 @@ fn costed(
             "{} parts along {axis}, {w1}; then their sum, {w2}",
             two.cut.1
         ),
-        seconds: first.cost.time_s + second.cost.time_s - saved,
         rank: r1 + r2,
-        second,
         parts: Parts {
+            seconds: first.cost.time_s + second.cost.time_s - saved,
             first,
             cut: two.cut,
             args: two.args.clone(),
             between,
         },
+        second,
     })
 }
 
