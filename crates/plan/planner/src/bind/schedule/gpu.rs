@@ -406,7 +406,7 @@ impl Gpu<'_> {
             if rows.is_empty() {
                 continue;
             }
-            // Keys and values have the axis of their parts, queries have not.
+            // What keys have and queries have not, as the axis of parts of them.
             let parts = scores.columns.iter().filter(|a| **a != *key);
             let alone = parts.chain(&scores.batch);
             let batch = alone.map(|&axis| AxisTile { axis, tile: 1 });

@@ -98,7 +98,9 @@ pub(crate) fn choose(
         let why = TileProgram::new(first.kernel, first.schedule).err();
         return Err(why.map_or("a size in it has no value".to_string(), |e| e.to_string()));
     }
-    if let Some(found) = split::best(ctx, kernel, best[0].0, best[0].2.tasks).filter(|_| gpu) {
+    let may = gpu && !facts.whole;
+    let split = may.then(|| split::best(ctx, kernel, best[0].0, best[0].2.tasks));
+    if let Some(found) = split.flatten() {
         return Ok(in_parts(
             kernel,
             found,

@@ -4,11 +4,24 @@ use super::renumber::with_last_first;
 use kernel::{Axis, AxisId, Kernel, OperandId, Stmt, Term, TileId};
 use layout::Dim;
 
-/// `kernel` with a query axis of one position, which all has that is made of the queries, factor `scores.a`; `None`
-/// where it has one already, or another form.
+/// `kernel` with a query axis of one position, which the queries, factor `scores.a`, and all that is computed have;
+/// `None` where it has one already, or another form.
 pub(super) fn with_axis(kernel: &Kernel, scores: &Product, values: &Product) -> Option<Kernel> {
     let attends = values.over.iter().all(|a| scores.columns.contains(a));
     if !attends || !scores.rows.is_empty() || kernel.axes.iter().any(|a| a.name == NAME) {
+        return None;
+    }
+    let of = |s: &Stmt| match s {
+        Stmt::Load { dst, operand } => Some((*dst, *operand)),
+        _ => None,
+    };
+    let loads: Vec<(TileId, OperandId)> = kernel.body.iter().filter_map(of).collect();
+    // An operand is loaded with the axis or without it, and so is a tile.
+    let of_queries = loads.iter().find(|l| l.0 == scores.a)?.1;
+    let again = loads.iter().filter(|l| l.1 == of_queries).count() > 1;
+    let stored =
+        |s: &Stmt| matches!(s, Stmt::Store { src, .. } if loads.iter().any(|l| l.0 == *src));
+    if again || kernel.body.iter().any(stored) {
         return None;
     }
     let query = kernel.axes.len() as AxisId;
@@ -18,7 +31,7 @@ pub(super) fn with_axis(kernel: &Kernel, scores: &Product, values: &Product) -> 
         extent: Dim::ONE,
     });
     // A tile by the operand that it is loaded from.
-    let mut of_queries = |t: TileId, o: OperandId| {
+    let mut add = |t: TileId, o: OperandId| {
         let tile = &mut out.tiles[t as usize];
         if !tile.axes.contains(&query) {
             tile.axes.push(query);
@@ -32,8 +45,8 @@ pub(super) fn with_axis(kernel: &Kernel, scores: &Product, values: &Product) -> 
     };
     for s in &kernel.body {
         match s {
-            Stmt::Load { dst, operand } if *dst == scores.a => of_queries(*dst, *operand),
-            Stmt::Store { operand, src } => of_queries(*src, *operand),
+            Stmt::Load { dst, operand } if *dst == scores.a => add(*dst, *operand),
+            Stmt::Store { operand, src } => add(*src, *operand),
             Stmt::Relabel { .. } => return None,
             _ => {}
         }

@@ -19,14 +19,14 @@ pub const COUNTED: usize = 6;
 /// One in so many of those that are counted is of another kind than the best, where there are such.
 const OTHERS: usize = 3;
 
-/// Candidates whose instructions are counted at a time: the next ones are if arithmetic and bytes alone, which say
-/// what a step takes at least but for a few percent, say that they may be better than the best so far.
+/// Candidates whose instructions are counted at a time: the next ones are if arithmetic and bytes alone, which seldom
+/// say more than counting, say that they may be better than the best so far.
 const ROUND: usize = 2;
 
 /// How far candidates are looked at.
 #[derive(Clone, Copy)]
 pub(super) struct Search {
-    /// Whether there is code for a program.
+    /// Says whether there is code for a program.
     pub prints: Option<Prints>,
     /// Candidates whose instructions are counted at most.
     pub counted: usize,
@@ -73,7 +73,11 @@ pub(super) fn ranked(
     for few in sketches.chunks(search.counted.max(1)) {
         let mut best: Vec<Rank> = vec![];
         for round in few.chunks(ROUND) {
-            let limit = best.first().map_or(search.limit, |b| b.0.min(search.limit));
+            // What has no code is no better than anything.
+            let reached = best
+                .iter()
+                .find(|b| !counts_code(ctx) || b.2.warps.is_some());
+            let limit = reached.map_or(search.limit, |b| b.0.min(search.limit));
             let promising = round.iter().filter(|r| r.0 < limit).map(|r| r.1);
             let numbers = promising.collect();
             best.extend(ranked_by(Prediction::Counted, ctx, list, numbers, constant));
@@ -91,6 +95,12 @@ pub(super) fn ranked(
     }
 }
 
+/// Whether there is code where instructions are counted.
+fn counts_code(ctx: Ctx) -> bool {
+    let gpu = ctx.target.gpu.as_ref();
+    gpu.is_some_and(|g| g.printer.counts_code)
+}
+
 /// `best` from the first on for which there is code.
 ///
 /// # Errors
@@ -101,11 +111,9 @@ fn with_code(
     mut best: Vec<Rank>,
     prints: Option<Prints>,
 ) -> Result<Vec<Rank>, String> {
-    let gpu = ctx.target.gpu.as_ref();
-    let counts_code = gpu.is_some_and(|g| g.printer.counts_code);
     let mut refused = None;
     while let (Some(prints), Some(first)) = (prints, best.first()) {
-        if first.2.warps.is_some() && counts_code {
+        if first.2.warps.is_some() && counts_code(ctx) {
             break;
         }
         let c = &list[first.1];

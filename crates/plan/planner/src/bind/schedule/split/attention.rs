@@ -1,10 +1,10 @@
 //! Attention of few queries to many keys: the maximum, the sum and the weighted values of each part of the keys, and
 //! what they come to together.
-use super::pieces::{Two, Workspace, after, cut, two_of};
+use super::pieces::{Two, Workspace, after, constant, cut, two_of};
 use crate::bind::ctx::Space;
 use crate::bind::schedule::renumber::with_last_first;
 use expr::{Binary, Compare, Expr, ExprBuilder, Inst, Monoid};
-use kernel::{AxisId, Bound, Family, Kernel, Rescale, Role, Stmt, Tile, TileId};
+use kernel::{AxisId, Bound, Family, Kernel, OperandId, Rescale, Role, Stmt, Tile, TileId};
 use layout::{DType, Dim};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +69,17 @@ impl<'k> Online<'k> {
         let own = online.states();
         let all = own.iter().all(|t| f32(*t)) && own[1..].iter().all(|t| rescale.tiles.contains(t));
         let max = *monoid == Monoid::max(DType::F32, DType::F32);
-        (max && all && rescale.tiles.len() == 2 && folds.next().is_none()).then_some(online)
+        // A part begins as the whole does, with nothing.
+        let begins = own.map(|t| {
+            let fills = k.body.iter().filter_map(Stmt::as_fill);
+            let mut fills = fills.filter(|f| f.0 == t).map(|f| constant(f.1));
+            fills.next().flatten().filter(|_| fills.next().is_none())
+        });
+        let nothing = begins == [Some(f64::NEG_INFINITY), Some(0.0), Some(0.0)];
+        let scored = k.body.iter().filter(|s| s.writes().contains(&scores));
+        let once = scored.count() == 1;
+        (max && all && nothing && once && rescale.tiles.len() == 2 && folds.next().is_none())
+            .then_some(online)
     }
 
     fn states(&self) -> [TileId; 3] {
@@ -140,6 +150,10 @@ fn of_each_part(k: &Kernel, online: &Online, workspaces: &[Workspace; 3]) -> Opt
     }
     for o in first.operands.iter_mut().filter(|o| o.role == Role::Read) {
         let along = o.access.terms.iter().any(|t| t.axis == axis);
+        // What is read of a key that is not there counts nothing, whatever an index says of it.
+        if uneven && !(o.access.outside.is_finite() && o.access.indexed.is_empty()) {
+            return None;
+        }
         cut(&mut o.access, (axis, &piece), (part, parts))?;
         if along && uneven {
             o.access.bounds.push(Bound {
@@ -173,7 +187,7 @@ fn of_each_part(k: &Kernel, online: &Online, workspaces: &[Workspace; 3]) -> Opt
         let made = w.operand(&first, part, Role::Write);
         first.operands.push(made);
         body.push(Stmt::Store {
-            operand: (first.operands.len() - 1) as u16,
+            operand: (first.operands.len() - 1) as OperandId,
             src: w.tile,
         });
     }
@@ -213,6 +227,10 @@ fn of_all(k: &Kernel, online: &Online, workspaces: &[Workspace; 3]) -> Option<Ke
     let mut second = k.clone();
     second.family = Family::Row;
     second.axes[axis as usize] = workspaces[0].axis(k);
+    for w in workspaces {
+        let made = w.operand(&second, axis, Role::Read);
+        second.operands.push(made);
+    }
     let rest = after(k, axis, &online.statements())?;
     let mut body = vec![];
     let mut factor = None;
@@ -222,8 +240,6 @@ fn of_all(k: &Kernel, online: &Online, workspaces: &[Workspace; 3]) -> Option<Ke
             continue;
         };
         let w = &workspaces[n];
-        let made = w.operand(&second, axis, Role::Read);
-        second.operands.push(made);
         let mut new = |tile: Tile| {
             second.tiles.push(tile);
             (second.tiles.len() - 1) as TileId
@@ -234,7 +250,7 @@ fn of_all(k: &Kernel, online: &Online, workspaces: &[Workspace; 3]) -> Option<Ke
             ..of_part.clone()
         };
         let loaded = new(of_part.clone());
-        let operand = (second.operands.len() - 1) as u16;
+        let operand = (k.operands.len() + n) as OperandId;
         body.push(Stmt::Load {
             dst: loaded,
             operand,

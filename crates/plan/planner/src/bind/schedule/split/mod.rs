@@ -19,7 +19,7 @@ use pieces::Two;
 /// Positions of the summed axis that a part has at least.
 const LEAST: i64 = 64;
 /// Numbers of parts whose instructions are counted, the best by arithmetic and bytes alone.
-const COUNTED: usize = 2;
+const COUNTED: usize = 3;
 /// Candidates of the products, and of the sums of parts, whose instructions are counted.
 const OF_EACH: [usize; 2] = [rank::COUNTED, 2];
 
@@ -52,7 +52,8 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
     let mut best: Option<Found> = None;
     for (sketched, w) in &ways {
         let limit = best.as_ref().map_or(whole, |b| b.rank);
-        if *sketched >= limit {
+        // Sketches do not say what is saved in one launch.
+        if *sketched - ctx.machine.joined_s(1).max(0.0) >= limit {
             continue;
         }
         let Some(found) = costed(ctx, w, name, (Some(OF_EACH), limit)) else {
@@ -90,7 +91,10 @@ fn same_tiles(space: &Space, first: &Half) -> Vec<Candidate> {
     let Some((part, rest)) = s.grid.split_first().filter(|_| s.raster == 1) else {
         return vec![];
     };
-    match rest.iter().map(axis).collect::<Option<Vec<AxisTile>>>() {
+    // An axis of one position, which the first half may have for itself, makes no tasks.
+    let one = |c: &&AxisTile| first.kernel.axes[c.axis as usize].extent.is_one();
+    let rest = rest.iter().filter(|c| !one(c));
+    match rest.map(axis).collect::<Option<Vec<AxisTile>>>() {
         Some(grid) if part.tile == 1 => gpu_flat::with_grid(space, &grid),
         _ => vec![],
     }

@@ -146,6 +146,16 @@ pub(super) fn two_of(
     }
 }
 
+/// The number that a program gives, where it is one.
+pub(super) fn constant(e: &Expr) -> Option<f64> {
+    let out = e.outputs.first().and_then(|&o| e.insts.get(o as usize));
+    match out? {
+        Inst::Float { bits, .. } => Some(f64::from_bits(*bits)),
+        Inst::Int { value, .. } => Some(*value as f64),
+        _ => None,
+    }
+}
+
 /// Whether a program reads the coordinate along `axis`.
 pub(super) fn counts(e: &Expr, axis: AxisId) -> bool {
     let index = |i: &Inst| matches!(i, Inst::Index { axis: a } if *a == u32::from(axis));

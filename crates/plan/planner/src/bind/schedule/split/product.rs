@@ -1,8 +1,8 @@
 //! A product as partial sums and their sum.
-use super::pieces::{Two, Workspace, after, counts, cut, two_of};
+use super::pieces::{Two, Workspace, after, constant, counts, cut, two_of};
 use crate::bind::ctx::Space;
 use crate::bind::schedule::product::Product;
-use expr::{Expr, Inst, Monoid};
+use expr::Monoid;
 use kernel::{AxisId, Family, Kernel, OperandId, Role, Stmt, TileId};
 use layout::{DType, Dim};
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ impl<'k> Around<'k> {
         let product = |s: &Stmt| matches!(s, Stmt::Contract { .. });
         let at = k.body.iter().position(product)?;
         let mut before = k.body[..at].iter().filter(|s| s.writes().contains(&p.acc));
-        let zeros = |s: &&Stmt| s.as_fill().is_some_and(|f| is_zero(f.1));
+        let zeros = |s: &&Stmt| s.as_fill().and_then(|f| constant(f.1)) == Some(0.0);
         let fill = before.next().filter(zeros)?;
         let dtype = k.tiles[p.acc as usize].dtype;
         if before.next().is_some() || !matches!(dtype, DType::F32 | DType::I32) {
@@ -156,14 +156,4 @@ fn sum_of_parts(
         });
     }
     second
-}
-
-/// Whether a program gives 0.
-fn is_zero(e: &Expr) -> bool {
-    let out = e.outputs.first().and_then(|&o| e.insts.get(o as usize));
-    match out {
-        Some(Inst::Float { bits, .. }) => f64::from_bits(*bits) == 0.0,
-        Some(Inst::Int { value, .. }) => *value == 0,
-        _ => false,
-    }
 }
