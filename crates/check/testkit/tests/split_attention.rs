@@ -301,7 +301,7 @@ fn random_attentions_of_few_queries_agree() {
     println!("{cut} cut");
 }
 
-/// Positions behind the last key have no scores: where all others are far below 0 they would weigh more than any.
+/// Positions behind the last key have no scores: where all others are far below 0 they would product more than any.
 #[test]
 fn low_scores_weigh_as_others() {
     for gpu in ["h100", "t4"] {
@@ -316,5 +316,75 @@ fn low_scores_weigh_as_others() {
         let own = EmulatedGpu::named(gpu).unwrap();
         let bench = Emulated::new(gpu, own, None, case.model());
         case.agrees(&bench, &inputs, gpu);
+    }
+}
+
+/// An attention as a text of a user's: `begin` fills its maximum, sum and values, `last` sums the weights and the values.
+fn text(begin: [&str; 3], last: [&str; 2]) -> String {
+    let [m, l, o] = begin;
+    let [first, second] = last;
+    format!(
+        "kernel attention (Attention)
+  space  q: 2  t: 1024  d: 32  e: 32
+  read   q f32 = q*(32) + d*(1) of 64
+  read   k f32 = t*(32) + d*(1) of 32768
+  read   v f32 = t*(32) + e*(1) of 32768
+  write  out f32 = q*(32) + e*(1) of 64
+  q2 : f32 [q,d] = load q
+  k2 : f32 [t,d] = load k
+  v2 : f32 [t,e] = load v
+  m : f32 [q] = {m}
+  l : f32 [q] = {l}
+  o : f32 [q,e] = {o}
+  s : f32 [q,t] = 0
+  s += contract q2 . k2 over d
+  score : f32 [q,t] = s*0.3
+  m = fold max of score over t, rescaling l, o by {{ %0 = input 0 f32; %1 = input 1 f32; %2 = eq %0 %1; %3 = sub %0 %1; %4 = exp %3; %5 = const 1.0 f32; %6 = select %2 %5 %4; out %6 }}
+  p : f32 [q,t] = exp(score - m)
+  {first}
+  {second}
+  y : f32 [q,e] = o/l
+  store out = y
+"
+    )
+}
+
+/// What the parts have goes by its name, and is not counted once for each where it begins with something.
+#[test]
+fn texts_are_cut_where_that_changes_nothing() {
+    let (sum, product) = ("l = fold sum of p over t", "o += contract p . v2 over t");
+    let nothing = ["-inf", "0", "0"];
+    for (begin, last, cut) in [
+        (nothing, [sum, product], true),
+        (nothing, [product, sum], true),
+        (["0", "1", "0"], [sum, product], false),
+    ] {
+        let text = text(begin, last);
+        let made = |text: &str| {
+            let x = |n: &str, rows: i64| (n.to_string(), vec![Dim::Known(rows), Dim::Known(32)]);
+            let shapes = [x("q", 2), x("k", 1024), x("v", 1024)];
+            let shapes: Vec<(&str, Vec<Dim>)> = shapes
+                .iter()
+                .map(|(n, s)| (n.as_str(), s.clone()))
+                .collect();
+            Model::from_kernel(text, &shapes, &ModelOptions::default()).unwrap()
+        };
+        let own = EmulatedGpu::named("h100").unwrap();
+        let bench = Emulated::new("h100", own, Some(Launch::Steps), made(&text));
+        let plan = bench.session.plan(&DimBox::new()).unwrap();
+        assert_eq!(in_parts(&plan), cut, "{begin:?} {last:?}");
+        let host = shopfloor::Session::builder().commit(made(&text)).unwrap();
+        let of = |rows: usize, seed: u64| values(DType::F32, &[rows, 32], seed);
+        let (q, k, v) = (of(2, 1), of(1024, 2), of(1024, 3));
+        let inputs = [("q", &q), ("k", &k), ("v", &v)];
+        let run = |s: &shopfloor::Session| s.run(&inputs).unwrap().into_vec().remove(0).1;
+        let (got, want) = (run(&bench.session), run(&host));
+        for i in 0..want.len() {
+            let (w, g) = (want.get_f64(i), got.get_f64(i));
+            assert!(
+                (w - g).abs() <= 2e-5,
+                "{begin:?} {last:?}: {g} at {i}, not {w}"
+            );
+        }
     }
 }
