@@ -117,6 +117,22 @@ impl ExprBuilder {
         self.push(Inst::Cast(a, dtype))
     }
 
+    /// Appends `e` with arguments of its own, as [`ExprBuilder::inline`] does otherwise.
+    pub fn append(&mut self, e: &Expr, index: Option<IndexMap>) -> Vec<Ref> {
+        let mut types = vec![None; e.arity()];
+        for i in &e.insts {
+            if let Inst::Input { slot, dtype } = i {
+                types[*slot as usize] = Some(*dtype);
+            }
+        }
+        // A slot that is not read has no argument.
+        let slots = (0u32..).zip(types);
+        let args: Vec<Ref> = slots
+            .map(|(slot, dtype)| dtype.map_or(0, |d| self.input(slot, d)))
+            .collect();
+        self.inline(e, &args, index)
+    }
+
     /// Appends `e` with its arguments replaced by `args` (one per slot) and `Index(axis)` by
     /// `index(axis)` when given; gives the references of its outputs. Used to fuse programs.
     pub fn inline(&mut self, e: &Expr, args: &[Ref], index: Option<IndexMap>) -> Vec<Ref> {

@@ -127,20 +127,7 @@ pub(super) fn softmax(w: &mut Walk, root: Ref) -> Result<Found, String> {
     };
     // Inlining into an empty program drops what the score does not need.
     let mut b = ExprBuilder::new();
-    let mut args: Vec<Ref> = Vec::new();
-    let mut dtypes = vec![None; w.slots.len()];
-    for i in &whole.insts {
-        if let Inst::Input { slot, dtype } = i {
-            dtypes[*slot as usize] = Some(*dtype);
-        }
-    }
-    for (i, d) in dtypes.iter().enumerate() {
-        args.push(match d {
-            Some(d) => b.input(i as u32, *d),
-            None => 0,
-        });
-    }
-    let out = b.inline(&whole, &args, None);
+    let out = b.append(&whole, None);
     Ok(Found {
         score: b.finish(&out),
         undefined,

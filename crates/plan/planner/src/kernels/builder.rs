@@ -1,5 +1,5 @@
 //! Assembling kernels: axes, operands, tiles and statements with fitting labels.
-use expr::{Expr, ExprBuilder, Monoid, Ref};
+use expr::{Expr, ExprBuilder, Monoid};
 use kernel::{
     Access, Axis, AxisId, Bound, Family, Kernel, Label, Operand, OperandId, Rescale, Role, Stmt,
     Term, Tile, TileId,
@@ -297,20 +297,7 @@ impl KernelBuilder {
 /// The program with output `i` only.
 pub(crate) fn single(e: &Expr, i: usize) -> Expr {
     let mut b = ExprBuilder::new();
-    let args: Vec<Ref> = (0..e.arity() as u32)
-        .map(|s| {
-            let dtype = e
-                .insts
-                .iter()
-                .find_map(|i| match i {
-                    expr::Inst::Input { slot, dtype } if *slot == s => Some(*dtype),
-                    _ => None,
-                })
-                .unwrap_or(DType::F32);
-            b.input(s, dtype)
-        })
-        .collect();
-    let outs = b.inline(e, &args, None);
+    let outs = b.append(e, None);
     b.finish(&[outs[i]])
 }
 

@@ -60,20 +60,11 @@ impl Body {
     /// kernel axes.
     pub fn localise(&self, e: &Expr, dims: &[Vec<AxisId>]) -> Expr {
         let mut b = ExprBuilder::new();
-        let mut types = BTreeMap::new();
-        for i in &e.insts {
-            if let expr::Inst::Input { slot, dtype } = i {
-                types.insert(*slot, *dtype);
-            }
-        }
-        let args: Vec<Ref> = (0..e.arity() as u32)
-            .map(|s| b.input(s, types.get(&s).copied().unwrap_or(layout::DType::F32)))
-            .collect();
         let index = |b: &mut ExprBuilder, d: u32| {
             let none = Vec::new();
             self.index(b, dims.get(d as usize).unwrap_or(&none))
         };
-        let outs = b.inline(e, &args, Some(&index));
+        let outs = b.append(e, Some(&index));
         b.finish(&outs)
     }
 }

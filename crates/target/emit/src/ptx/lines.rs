@@ -4,11 +4,9 @@ use foldhash::fast::FixedState;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// A line that is an instruction.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
-    /// The number of its name among [`Lines::ops`].
-    pub op: u16,
+/// What an instruction says beside its name and its registers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Form {
     /// It is obeyed where a truth value holds.
     pub guarded: bool,
     /// Registers or numbers stand in braces.
@@ -17,6 +15,14 @@ pub(super) struct Line {
     pub special: bool,
     /// The integer that its last operand is, where its name is one of [`asks_number`].
     pub number: Option<i64>,
+}
+
+/// A line that is an instruction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    /// The number of its name among [`Lines::ops`].
+    pub op: u16,
+    pub form: Form,
     /// The number of the label that it jumps to.
     pub label: Option<u32>,
     /// Where its registers stand among [`Lines::registers`]: written ones, from `uses` on read ones, and at `guard`
@@ -128,10 +134,12 @@ impl Lines {
         let label = label.map(|l| self.label(l, known));
         self.lines.push(Line {
             op,
-            guarded: guard.is_some(),
-            braces: args.contains('{'),
-            special,
-            number: number.flatten(),
+            form: Form {
+                guarded: guard.is_some(),
+                braces: args.contains('{'),
+                special,
+                number: number.flatten(),
+            },
             label,
             first,
             uses: uses.unwrap_or(end),
@@ -156,12 +164,12 @@ impl Lines {
 
     /// The truth value where it is obeyed.
     pub fn guard(&self, l: &Line) -> Option<u32> {
-        l.guarded.then(|| self.registers[l.guard as usize])
+        l.form.guarded.then(|| self.registers[l.guard as usize])
     }
 
     /// Registers whose values matter for what is there behind `l`: what a guarded one does not write stays.
     pub fn uses(&self, l: &Line) -> &[u32] {
-        match l.guarded {
+        match l.form.guarded {
             true => &self.registers[l.first as usize..=l.guard as usize],
             false => self.operands(l),
         }
@@ -309,9 +317,12 @@ mod tests {
         let counts = |l| (all.defs(l).len(), all.operands(l).len(), all.uses(l).len());
         assert_eq!(counts(load), (2, 1, 4));
         assert_eq!(all.guard(load), Some(0));
-        assert!(load.braces && load.guarded);
-        assert_eq!((division.number, counts(division)), (Some(-12), (1, 1, 1)));
-        assert!(thread.special && !store.special);
+        assert!(load.form.braces && load.form.guarded);
+        assert_eq!(
+            (division.form.number, counts(division)),
+            (Some(-12), (1, 1, 1))
+        );
+        assert!(thread.form.special && !store.form.special);
         let tid = all.operands(thread)[0] as usize;
         assert_eq!(all.names.width[tid], None);
         assert_eq!(counts(store), (0, 2, 2));

@@ -191,14 +191,15 @@ fn parse(text: &Lines, addresses: Addresses) -> Parsed {
             if divided.as_ref().is_some_and(|d| d.reads(&line.defs)) {
                 divided = None;
             }
-            if let (true, false, Some((of, by))) = (name.divides, own.guarded, operands(own, &line))
+            if let (true, false, Some((of, by))) =
+                (name.divides, own.form.guarded, operands(own, &line))
             {
                 computed.extend(&line.defs);
                 Divided::divide(&mut divided, (name.op, &line.defs), of, by, &mut out);
                 continue;
             }
             if let (false, true, Some(by @ 1..)) =
-                (addresses.held, name.multiplies_wide, own.number)
+                (addresses.held, name.multiplies_wide, own.form.number)
                 && let Ok(by) = u32::try_from(by)
             {
                 line.uses.push(factor(by, &mut factors, &mut out));
@@ -239,19 +240,19 @@ fn begun(text: &Lines, own: &lines::Line, name: &Name) -> Line {
     Line {
         defs: text.defs(own).iter().copied().filter(declared).collect(),
         uses: uses.filter(declared).collect(),
-        partial: own.guarded,
+        partial: own.form.guarded,
         jump: own.label,
-        ends: name.ends && !own.guarded,
+        ends: name.ends && !own.form.guarded,
         kind: name.kind,
-        again: again_of(name.op, own.special),
-        copy: name.moves && !own.braces && !name.defines_none,
+        again: again_of(name.op, own.form.special),
+        copy: name.moves && !own.form.braces && !name.defines_none,
         truth: name.truth,
     }
 }
 
 /// What a division is of, and by.
 fn operands<'l>(own: &lines::Line, line: &'l Line) -> Option<(&'l [u32], Divisor)> {
-    if let Some(by) = own.number {
+    if let Some(by) = own.form.number {
         return Some((&line.uses, Divisor::Number(by)));
     }
     let (by, of) = line.uses.split_last()?;

@@ -4,7 +4,7 @@
 //! Machine instructions are those of sm_80 as nvdisasm shows them for such lines: moves, parameters and
 //! addresses' spaces are folded into others, 64-bit integers go by halves, a division by a register is a
 //! routine.
-use crate::ptx::lines::Lines;
+use crate::ptx::lines::{Form, Lines};
 use machine::Pipe;
 
 /// What a line does with memory or with other warps.
@@ -57,7 +57,7 @@ impl Word {
 /// The lines of a text as instructions.
 pub(super) struct Words<'a> {
     lines: &'a Lines,
-    /// What each name says: of what an instruction does, and of what runs it, which of some depends on the operands.
+    /// What each name says: of what an instruction does, and of what runs it, which of some depends on the form.
     names: Vec<(Kind, Option<Issued>)>,
 }
 
@@ -67,7 +67,7 @@ type Issued = (Option<Pipe>, u32);
 impl<'a> Words<'a> {
     pub fn of(lines: &'a Lines) -> Words<'a> {
         let name = |op: &String| {
-            let plain = Operands::default();
+            let plain = Form::default();
             let asks = ["mov", "div", "rem"].iter().any(|n| op.starts_with(n));
             (kind(op), (!asks).then(|| pipe(op, plain)))
         };
@@ -81,17 +81,9 @@ impl<'a> Words<'a> {
     pub fn word(&self, at: usize) -> Word {
         let l = &self.lines.lines[at];
         let (kind, issued) = self.names[l.op as usize];
-        let of_operands = || {
-            let operands = Operands {
-                guarded: l.guarded,
-                braces: l.braces,
-                special: l.special,
-                number: l.number,
-            };
-            pipe(self.lines.op(l), operands)
-        };
-        let (pipe, turns) = issued.unwrap_or_else(of_operands);
-        let kind = match (kind, l.number) {
+        let of_form = || pipe(self.lines.op(l), l.form);
+        let (pipe, turns) = issued.unwrap_or_else(of_form);
+        let kind = match (kind, l.form.number) {
             (Kind::Wait(_), Some(n)) => Kind::Wait(u32::try_from(n).unwrap_or(0)),
             _ => kind,
         };
@@ -102,15 +94,6 @@ impl<'a> Words<'a> {
             line: at as u32,
         }
     }
-}
-
-/// What of an instruction's operands says what runs it.
-#[derive(Clone, Copy, Default)]
-struct Operands {
-    guarded: bool,
-    braces: bool,
-    special: bool,
-    number: Option<i64>,
 }
 
 fn kind(op: &str) -> Kind {
@@ -131,7 +114,7 @@ fn kind(op: &str) -> Kind {
     }
 }
 
-fn pipe(op: &str, operands: Operands) -> Issued {
+fn pipe(op: &str, form: Form) -> Issued {
     let mut parts = op.split('.');
     let name = parts.next().unwrap_or("");
     let last = op.rsplit('.').next().unwrap_or("");
@@ -149,8 +132,8 @@ fn pipe(op: &str, operands: Operands) -> Issued {
     let approx = op.contains(".approx");
     match name {
         "cvta" => (None, 0),
-        "mov" if operands.braces || operands.special => (Some(Pipe::Alu), 1),
-        "mov" if operands.guarded => (Some(Pipe::Alu), wide),
+        "mov" if form.braces || form.special => (Some(Pipe::Alu), 1),
+        "mov" if form.guarded => (Some(Pipe::Alu), wide),
         "mov" => (None, 0),
         "ld" if op.starts_with("ld.param") => (None, 0),
         "cp" if op.contains("group") || op.contains("wait") => (Some(Pipe::Slot), 1),
@@ -171,7 +154,7 @@ fn pipe(op: &str, operands: Operands) -> Issued {
         "div" if float == Some(Pipe::Double) => (float, 16),
         "div" if float.is_some() && approx => (Some(Pipe::Special), 1),
         "div" if float.is_some() => (float, 9),
-        "div" | "rem" => match operands.number {
+        "div" | "rem" => match form.number {
             Some(n) if n.count_ones() == 1 => (Some(Pipe::Alu), wide),
             // A high product, a shift, and a product to take away for what remains.
             Some(_) => (Some(Pipe::Fma), 4 * wide),

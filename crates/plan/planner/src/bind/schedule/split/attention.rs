@@ -3,10 +3,10 @@
 use super::pieces::{Two, Workspace, after, constant, cut, two_of};
 use crate::bind::ctx::Space;
 use crate::bind::schedule::renumber::with_last_first;
-use expr::{Binary, Compare, Expr, ExprBuilder, Inst, Monoid};
+use expr::{Binary, Compare, Expr, ExprBuilder, Monoid};
 use kernel::{AxisId, Bound, Family, Kernel, OperandId, Rescale, Role, Stmt, Tile, TileId};
 use layout::{DType, Dim};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// The statements that fold along the keys.
 struct Online<'k> {
@@ -197,21 +197,12 @@ fn of_each_part(k: &Kernel, online: &Online, workspaces: &[Workspace; 3]) -> Opt
 
 /// A program of the whole for a part: of a key its number, and minus infinity for one that is not below `limit`.
 fn by_part(e: &Expr, along: (AxisId, &Dim), part: AxisId, limit: Option<&Dim>) -> Expr {
-    let mut types = BTreeMap::new();
-    for i in &e.insts {
-        if let Inst::Input { slot, dtype } = i {
-            types.insert(*slot, *dtype);
-        }
-    }
     let mut b = ExprBuilder::new();
-    let of = |s: u32| types.get(&s).copied().unwrap_or(DType::F32);
-    let slots = 0..e.arity() as u32;
-    let args: Vec<expr::Ref> = slots.map(|s| b.input(s, of(s))).collect();
     let index = |b: &mut ExprBuilder, a: u32| match a == u32::from(along.0) {
         true => key(b, along, part),
         false => b.index(a),
     };
-    let mut outs = b.inline(e, &args, Some(&index));
+    let mut outs = b.append(e, Some(&index));
     if let (Some(limit), [out]) = (limit, &mut outs[..]) {
         let (key, limit) = (key(&mut b, along, part), b.dim(limit));
         let there = b.compare(Compare::Lt, key, limit);
