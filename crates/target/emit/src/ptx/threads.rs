@@ -416,10 +416,15 @@ fn beyond(p: &Program) -> HashMap<Reg, (Reg, i64), FixedState> {
                 }
                 _ => {}
             }
+            let small = |o: &u16| p.operands[*o as usize].dtype.bits() < 8;
             let nibbles = match i {
-                Inst::Let(_, Op::Load { operand, .. })
-                | Inst::LoadRun { operand, .. }
-                | Inst::Store { operand, .. } => p.operands[*operand as usize].dtype.bits() < 8,
+                Inst::Let(_, Op::Load { operand, .. }) | Inst::Store { operand, .. } => {
+                    small(operand)
+                }
+                // An even number of them is whole bytes.
+                Inst::LoadRun { operand, index, .. } => {
+                    small(operand) && sums.get(index).is_some_and(|s| s.1 % 2 != 0)
+                }
                 _ => false,
             };
             i.reads(&mut |r, element| {

@@ -29,6 +29,10 @@ const WHOLE: i64 = 64;
 /// Threads that sum together to choose from, where loops go in passes.
 const PASS_TEAMS: [u32; 3] = [4, 8, 16];
 
+/// Bits of the widest load of a thread, and the elements of a load at most.
+const LOAD_BITS: u32 = 128;
+const MOST_AT_ONCE: u32 = 8;
+
 /// A tile in shared memory that nothing is copied to ahead of time.
 const SHARED: Place = Place::Shared {
     swizzle: Swizzle {
@@ -147,18 +151,24 @@ impl Flat<'_> {
         Some((kernel, last.over.iter().map(tile).collect()))
     }
 
-    /// Whether the larger factor of the only product lies along what is summed, and is long.
+    /// Whether the largest operand of the only product lies along what is summed, and that is long.
     fn team(&self, products: &[Product]) -> bool {
-        let [p] = products else {
-            return false;
-        };
-        let size = |t: TileId| self.space.points(&self.space.kernel.tiles[t as usize].axes);
-        let large = if size(p.a) >= size(p.b) { p.a } else { p.b };
-        let Some(o) = self.space.source(large) else {
-            return false;
-        };
-        let unit = self.space.unit_axis(o, &self.over);
-        unit.is_some_and(|a| self.space.extent(a) >= i64::from(TEAM))
+        let largest = self.space.main_input().filter(|_| products.len() == 1);
+        let unit = largest.and_then(|o| self.space.unit_axis(o, &self.over));
+        unit.is_some() && self.space.points(&self.over) >= i64::from(TEAM)
+    }
+
+    /// Neighbours along what is reduced that a thread of a team reads at once, and their axis: those of the largest
+    /// operand, in whole loads where it can be.
+    fn read_at_once(&self) -> Option<(AxisId, u32)> {
+        let o = self.space.main_input()?;
+        let axis = self.space.unit_axis(o, &self.over)?;
+        let operand = &self.space.kernel.operands[o as usize];
+        let extent = &self.space.kernel.axes[axis as usize].extent;
+        let most = (LOAD_BITS / operand.dtype.bits().max(1)).min(MOST_AT_ONCE);
+        let tile = self.space.extent(axis);
+        let run = operand.access.run(axis, extent, tile, most);
+        (run > 1).then_some((axis, run))
     }
 
     /// Every thread makes a few positions of the output.
@@ -212,8 +222,9 @@ impl Flat<'_> {
     /// is reduced.
     fn rows(&self, most: u32, out: &mut Vec<Candidate>) {
         for &threads in self.gpu.threads.iter().rev() {
-            let longest = self.over.iter().map(|&a| self.space.extent(a)).max();
-            let team = u32::try_from(longest.unwrap_or(1)).unwrap_or(u32::MAX);
+            let each = self.read_at_once().map_or(1, |(_, each)| i64::from(each));
+            let longest = self.space.points(&self.over) / each;
+            let team = u32::try_from(longest).unwrap_or(u32::MAX);
             let team = team.min(most).min(threads).max(1);
             let team = 1 << team.ilog2();
             let teams = i64::from(threads / team).max(1);
@@ -318,10 +329,12 @@ impl Flat<'_> {
         let space = self.space;
         let mut lay = gpu_layout::ThreadLayout::new(threads);
         if team > 1 {
+            let at_once = self.read_at_once();
             for a in self.reduced_inner_first() {
-                let n = space.len(s, a);
+                let each = at_once.filter(|x| x.0 == a).map_or(1, |x| x.1);
+                let n = space.len(s, a) / i64::from(each);
                 let count = (team / lay.used()).min(1 << n.max(1).ilog2());
-                lay.along(a, count, 1);
+                lay.along(a, count, each);
             }
         }
         let looped = |a: AxisId| s.loops.iter().any(|l| l.axis == a);

@@ -63,16 +63,20 @@ impl Printer<'_> {
     /// Element `index` of an operand, touched where `guard` holds.
     pub(super) fn global(&mut self, operand: u16, index: Reg, guard: Option<Reg>) -> Place {
         let d = self.p.operands[operand as usize].dtype;
-        let (base, offset) = match d.bits() {
-            4 => (self.nibble(operand, index), 0),
-            _ => {
-                let (index, beyond) = self.split(index);
-                let base = self.address(Space::Operand(operand), index, |s, t, index| {
-                    s.line(format_args!("mul.wide.s32 {t}, {index}, {};", size(d)));
-                    s.line(format_args!("add.s64 {t}, {t}, %l_{operand};"));
-                });
-                (base, beyond * i64::from(size(d)))
+        let (index, beyond) = self.split(index);
+        let base = self.address(Space::Operand(operand), index, |s, t, index| {
+            if d.bits() == 4 {
+                let half = s.temp("tr");
+                s.line(format_args!("shr.s32 {half}, {index}, 1;"));
+                s.line(format_args!("cvt.s64.s32 {t}, {half};"));
+            } else {
+                s.line(format_args!("mul.wide.s32 {t}, {index}, {};", size(d)));
             }
+            s.line(format_args!("add.s64 {t}, {t}, %l_{operand};"));
+        });
+        let offset = match d.bits() {
+            4 => beyond / 2,
+            _ => beyond * i64::from(size(d)),
         };
         Place {
             space: "global",
@@ -80,15 +84,6 @@ impl Printer<'_> {
             offset,
             on: On(guard.map(|g| self.r(g))),
         }
-    }
-
-    /// The byte with nibble `index` of an operand.
-    fn nibble(&mut self, operand: u16, index: Reg) -> Name {
-        let (t, half, index) = (self.temp("tl"), self.temp("tr"), self.r(index));
-        self.line(format_args!("shr.u32 {half}, {index}, 1;"));
-        self.line(format_args!("cvt.u64.u32 {t}, {half};"));
-        self.line(format_args!("add.s64 {t}, {t}, %l_{operand};"));
-        t
     }
 
     /// Element `index` of a shared array.
@@ -264,7 +259,11 @@ impl Printer<'_> {
     pub(super) fn read_run(&mut self, from: &Place, d: DType, dst: &[Reg]) -> Out<()> {
         let Place { space, on, .. } = from;
         let bits = d.bits() * dst.len() as u32;
-        if d.bits() < 8 || ![16, 32, 64, 128].contains(&bits) || (bits < 32 && d.bits() == 16) {
+        let one_load = match d.bits() {
+            4 => [8, 16, 32, 64, 128].contains(&bits),
+            n => [16, 32, 64, 128].contains(&bits) && (bits > 16 || n < 16),
+        };
+        if !one_load {
             for (i, &r) in dst.iter().enumerate() {
                 let to = self.r(r);
                 self.read(&from.after(i as u32 * size(d)), d, to, None)?;
@@ -291,6 +290,7 @@ impl Printer<'_> {
             self.line(format_args!("mov.b32 {n}, 0;"));
         }
         match (words, bits) {
+            (_, 8) => self.line(format_args!("{on}ld.{space}.u8 {}, [{from}];", names[0])),
             (_, 16) => self.line(format_args!("{on}ld.{space}.u16 {}, [{from}];", names[0])),
             (1, _) => self.line(format_args!("{on}ld.{space}.b32 {}, [{from}];", names[0])),
             (n, _) => self.line(format_args!(

@@ -140,16 +140,60 @@ impl Lower<'_> {
     }
 
     /// Whether neighbours of `run` lie together in operand `o`, all of them inside or outside.
-    pub fn together(&self, o: OperandId, run: &Run) -> bool {
+    fn together(&self, o: OperandId, run: &Run) -> bool {
         let operand = &self.kernel.operands[o as usize];
         let extent = &self.kernel.axes[run.axis as usize].extent;
         let tile = self.axis(run.axis).bound.unwrap_or(1);
         let of = u32::try_from(run.of).unwrap_or(1);
-        let bits = operand.dtype.bits();
-        bits >= 8
-            && i64::from(bits) * run.of <= 128
+        i64::from(operand.dtype.bits()) * run.of <= 128
             && operand.access.indexed.is_empty()
             && operand.access.run(run.axis, extent, tile, of) == of
+    }
+
+    /// [`Lower::together`] of those of a position's neighbours that are read at once.
+    pub fn read_together(&mut self, o: OperandId, at: &At) -> Option<Run> {
+        self.longest_part(at, |l, run| l.together(o, run))
+    }
+
+    /// [`Lower::together`] of those of a position's neighbours that are written at once: bytes, since threads share
+    /// those of less.
+    pub fn stored_together(&mut self, o: OperandId, at: &At) -> Option<Run> {
+        let bytes = self.kernel.operands[o as usize].dtype.bits() >= 8;
+        self.longest_part(at, |l, run| {
+            bytes && run.innermost && l.together(o, run)
+        })
+    }
+
+    /// The longest part of a position's neighbours, a power of two of them from a multiple of their number on, that
+    /// `fits`.
+    pub fn longest_part(&mut self, at: &At, fits: impl Fn(&Self, &Run) -> bool) -> Option<Run> {
+        at.runs.iter().find_map(|run| {
+            // Parts of those of which some may not exist would need to know which.
+            let least = match self.whole(run.axis, run.of) {
+                true => 2,
+                false => run.of,
+            };
+            let mut of = run.of;
+            while of >= least {
+                let part = Run { of, ..*run };
+                if fits(self, &part) {
+                    return Some(self.part(run, of));
+                }
+                of /= 2;
+            }
+            None
+        })
+    }
+
+    /// `of` of the neighbours of `run`, the one at hand among them.
+    fn part(&mut self, run: &Run, of: i64) -> Run {
+        let before = self.b.int(run.number / of * of);
+        Run {
+            number: run.number % of,
+            of,
+            first: (self.b.add(run.first.0, before), run.first.1),
+            ..*run
+        }
     }
 
     /// The position of the first of the neighbours that `at` is one of.
@@ -162,7 +206,7 @@ impl Lower<'_> {
 
     /// The element of operand `o` at `at`: the access' value outside its bounds.
     pub fn load(&mut self, o: OperandId, at: &At) -> Result<Reg> {
-        let Some(run) = at.runs.iter().copied().find(|r| self.together(o, r)) else {
+        let Some(run) = self.read_together(o, at) else {
             return self.load_guarded(o, at, None);
         };
         let first = self.first_of(at, &run);

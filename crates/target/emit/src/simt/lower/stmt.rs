@@ -133,8 +133,7 @@ impl Lower<'_> {
                     let zero = l.zero(dst);
                     v = l.b.select(p, v, zero);
                 }
-                let mut runs = at.runs.iter().copied();
-                let Some(run) = runs.find(|r| l.written_together(dst, r)) else {
+                let Some(run) = l.written_together(dst, at) else {
                     return l.put(dst, at, v);
                 };
                 before.push(v);
@@ -164,8 +163,7 @@ impl Lower<'_> {
         self.guarded(own, |l| {
             l.walk(&axes, &unrolled, Guard::Skip, l.origin(), &mut |l, at| {
                 let v = l.value(src, at)?;
-                let mut runs = at.runs.iter().copied();
-                let Some(run) = runs.find(|r| r.innermost && l.together(operand, r)) else {
+                let Some(run) = l.stored_together(operand, at) else {
                     return l.write(operand, at, v, None);
                 };
                 // Neighbours are written with the last of them.

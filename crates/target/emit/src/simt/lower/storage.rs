@@ -351,7 +351,7 @@ impl Lower<'_> {
             }
             TileStorage::Shared(ref s) => {
                 let (array, ty) = (s.array, self.ty(t));
-                let Some(run) = at.runs.iter().copied().find(|r| self.beside(s, r)) else {
+                let Some(run) = self.longest_part(at, |l, r| l.beside(s, r)) else {
                     let index = self.shared_index(s, at);
                     return Ok(self.b.op(ty, Op::LoadShared { array, index }));
                 };
@@ -402,11 +402,11 @@ impl Lower<'_> {
         to
     }
 
-    /// Whether neighbours of `run` are written to tile `t` at once.
-    pub fn written_together(&self, t: TileId, run: &Run) -> bool {
-        match &*self.homes[t as usize] {
-            TileStorage::Shared(s) => run.innermost && self.beside(s, run),
-            _ => false,
+    /// Those of a position's neighbours that are written to tile `t` at once.
+    pub fn written_together(&mut self, t: TileId, at: &At) -> Option<Run> {
+        match &*self.homes[t as usize].clone() {
+            TileStorage::Shared(s) => self.longest_part(at, |l, r| r.innermost && l.beside(s, r)),
+            _ => None,
         }
     }
 

@@ -20,7 +20,7 @@ pub(super) enum Guard {
 }
 
 /// Numbers of neighbours that are touched at once, the best first.
-const NEIGHBOURS: [i64; 2] = [4, 2];
+const NEIGHBOURS: [i64; 3] = [8, 4, 2];
 
 /// Unrolled iterations that are worth it without need.
 const SHORT: i64 = 4;
@@ -58,7 +58,7 @@ impl Lower<'_> {
             }
             return self.walk_loop(a, rest, unrolled, guard, at, f);
         };
-        if !unrolled.contains(&a) && own > SHORT {
+        if !unrolled.contains(&a) && own > SHORT.max(each) {
             return self.walk_loop(a, rest, unrolled, guard, at, f);
         }
         // Neighbours of a thread of which all or none exist are gone through together.
@@ -138,7 +138,7 @@ impl Lower<'_> {
     }
 
     /// Whether of so many neighbours along an axis all or none exist.
-    fn whole(&self, a: AxisId, wide: i64) -> bool {
+    pub fn whole(&self, a: AxisId, wide: i64) -> bool {
         let extent = &self.kernel.axes[a as usize].extent;
         self.axis(a).full || extent.exact_div(&Dim::Known(wide)).is_some()
     }
@@ -148,7 +148,7 @@ impl Lower<'_> {
     fn neighbours(&self, a: AxisId, bound: i64, guard: Guard) -> i64 {
         let each = i64::from(self.axis(a).spread.each);
         let fits = |n: &i64| {
-            let together = guard != Guard::Skip || self.whole(a, *n);
+            let together = (guard != Guard::Skip && *n <= 4) || self.whole(a, *n);
             each % n == 0 && bound % n == 0 && together
         };
         NEIGHBOURS.into_iter().find(fits).unwrap_or(1)
