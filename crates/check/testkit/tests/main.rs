@@ -19,6 +19,7 @@ mod emulated_session;
 mod epilogues;
 mod epochs;
 mod exact;
+mod few_rows;
 mod generate;
 mod graphs_on_device;
 mod guard;

@@ -1,6 +1,6 @@
 //! A library's product costs as much in a plan of the vendor's kernels as in `shopfloor predict`, which is compared
 //! with measurements.
-use graph::{ConvSpec, GraphBuilder, Op};
+use graph::{ConvSpec, GraphBuilder, Op, RecurrentKind, RecurrentSpec};
 use kernel::Family;
 use layout::{DType, Dim, DimBox};
 use plan::StepWork;
@@ -10,7 +10,7 @@ use shopfloor_tools::planview;
 use shopfloor_tools::targets::{Kernels, Planning};
 use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
-use testkit::handwritten::{node, product};
+use testkit::handwritten::{node, origin, product};
 
 /// A call: its row in a file of measurements, and its operands' shapes; stride and padding of windows, if it has some.
 struct Call {
@@ -147,6 +147,83 @@ fn a_plan_and_predict_price_a_librarys_product_alike() {
             if !(1.0 / WITHIN..=WITHIN).contains(&ratio) {
                 wrong += &format!("{line}\n");
             }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// A layer of a published list: hidden units, sequences, positions, and microseconds on a V100 in f32 (DeepBench,
+/// cuDNN 7).
+type Row = (usize, usize, usize, f64);
+
+/// LSTMs whose weights and states have a schedule on a GPU; longer ones are the host's.
+const LAYERS: [Row; 5] = [
+    (256, 16, 150, 4542.0),
+    (256, 32, 150, 4899.0),
+    (512, 16, 25, 1095.0),
+    (512, 32, 25, 1144.0),
+    (512, 64, 25, 1341.0),
+];
+
+fn layer((hidden, sequences, positions, _): Row) -> Model {
+    let mut b = GraphBuilder::new("layer", Arc::new(WeightStore::new()));
+    let dims = [positions, sequences, hidden].map(Dim::from);
+    let x = b.input("x", DType::F32, dims.to_vec());
+    let mut weights = |name: &str| {
+        let w = Tensor::zeros(DType::F32, &[1, 4 * hidden, hidden]).expect("memory");
+        b.constant(name, w).expect("a weight")
+    };
+    let inputs = [x, weights("w"), weights("r")];
+    let mut present = vec![false; 8];
+    present[..3].fill(true);
+    let activations = ["Sigmoid", "Tanh", "Tanh"].map(String::from).to_vec();
+    let spec = RecurrentSpec {
+        kind: RecurrentKind::Lstm,
+        hidden: hidden as i64,
+        direction: "forward".into(),
+        batch_first: false,
+        present,
+        alphas: vec![0.0; activations.len()],
+        betas: vec![0.0; activations.len()],
+        activations,
+        clip: None,
+        linear_before_reset: false,
+        input_forget: false,
+    };
+    let made = b.node(
+        Op::Recurrent(spec),
+        &inputs,
+        &["y", "h", "c"],
+        &origin("layer"),
+    );
+    let y = made.expect("a layer")[0];
+    Model::from_graph("layer", &b.finish(&[y]), &ModelOptions::default()).expect("a model")
+}
+
+/// Libraries have become faster since: what a plan says may be far less than what was measured, and not more.
+#[test]
+fn a_librarys_recurrences_cost_no_more_than_they_were_measured_to_take() {
+    let machine = machines::find("v100").expect("a machine");
+    let planning = Planning {
+        kernels: Kernels::Vendor,
+        ..Planning::default()
+    };
+    let mut wrong = String::new();
+    for row in LAYERS {
+        let plan = planview::plan_for(&layer(row), &machine, &planning, &DimBox::new());
+        let plan = plan.expect("a plan");
+        let kernels = plan.blocks().flat_map(|b| &b.steps);
+        let kernels = kernels.filter(|s| matches!(s.work, StepWork::Kernel { .. }));
+        let moves = |s: &&plan::Step| s.name.starts_with("copy ");
+        let own: f64 = kernels
+            .filter(|s| !moves(s))
+            .map(|s| s.predicted.time_s)
+            .sum();
+        let ratio = own * 1e6 / row.3;
+        let line = format!("{row:?}: {:.0} us in a plan, {ratio:.2}\n", own * 1e6);
+        print!("{line}");
+        if !(0.1..=1.0).contains(&ratio) {
+            wrong += &line;
         }
     }
     assert!(wrong.is_empty(), "{wrong}");

@@ -3,11 +3,12 @@ use super::ctx::{Ctx, Space};
 use super::products;
 use super::schedule::reach;
 use kernel::{
-    CountWarps, Family, Kernel, Mapping, Place, Schedule, Stmt, TileId, TileProgram, work,
+    AxisId, CountWarps, Family, Kernel, Mapping, Place, Role, Schedule, Stmt, TileId, TileProgram,
+    work,
 };
 use machine::calc;
 use machine::{
-    Cost, Efficiencies, NumType, Phase, UnitClass, Warps, Work, predict, predict_phases,
+    Cost, Efficiencies, NumType, Phase, Traffic, UnitClass, Warps, Work, predict, predict_phases,
 };
 use std::sync::Arc;
 
@@ -105,7 +106,7 @@ fn predict_by(ctx: Ctx, program: &TileProgram, counts: Option<CountWarps>) -> Op
     };
     let held = calc::occupancy(&ctx.machine.limits, block);
     w.ctas_per_worker = held.map_or(1, |o| o.ctas.max(1));
-    let (mut known, mut rounds_s) = (None, 0.0);
+    let (mut known, mut waits_s) = (None, 0.0);
     if let Some(warps) = counts.and_then(|count| count(program, ctx.machine, &w, &lookup)) {
         touched(ctx, &mut w, &warps);
         w.ctas_per_worker = warps.resident;
@@ -123,11 +124,56 @@ fn predict_by(ctx: Ctx, program: &TileProgram, counts: Option<CountWarps>) -> Op
         own.units.values_mut().for_each(|u| *u *= share);
         known = Some(own);
         let slots = w.ctas_per_worker.saturating_mul(ctx.workers as u64);
-        rounds_s = w.tasks.div_ceil(slots.max(1)) as f64 * costs.round_s;
+        waits_s = w.tasks.div_ceil(slots.max(1)) as f64 * costs.round_s;
+    } else if table.products.is_some() && kernel.family == Family::Recurrent {
+        waits_s = library_recurrence(&space, program, &mut w)?;
     }
     let mut cost = predict(ctx.machine, known.as_ref().unwrap_or(eff), &w, ctx.workers);
-    cost.wait(rounds_s);
+    cost.wait(waits_s);
     Some((w, cost))
+}
+
+/// Makes `w` what a library's recurrence asks for, and says how long it waits: for each position it launches two kernels
+/// on the whole GPU, the product of all sequences and its gates. The step's own launch is the first.
+fn library_recurrence(space: &Space, program: &TileProgram, w: &mut Work) -> Option<f64> {
+    let ctx = space.ctx;
+    let schedule = Schedule {
+        grid: vec![],
+        ..program.schedule().clone()
+    };
+    let whole = TileProgram::new(space.kernel.clone(), schedule).ok()?;
+    let lookup = |s: &str| ctx.dims.get(s).map(|r| r.hi);
+    let far = |o: usize| ctx.far.get(o).copied().unwrap_or(ctx.footprint);
+    let ordered = space.kernel.ordered();
+    let positions = space.points(&ordered);
+    *w = Work {
+        tasks: ctx.workers as u64,
+        largest: 0.0,
+        waves: 0,
+        ctas_per_worker: w.ctas_per_worker,
+        ..work::statements(&whole, ctx.machine, &lookup, &far)?.0
+    };
+    // Its products are tiled: what is near the units gives no more than they multiply, and the L2 gives weights once for
+    // every position.
+    let again = space.kernel.operands.iter().filter(|o| {
+        let moves = |a: &AxisId| o.access.term(*a).is_some();
+        o.role == Role::Read && !ordered.iter().any(moves)
+    });
+    let again: f64 = again
+        .map(|o| ctx.top(&o.elements) as f64 * f64::from(o.dtype.bits()) / 8.0)
+        .sum();
+    let read = w.unique_read + (positions - 1).max(0) as f64 * again;
+    let memory = ctx.machine.memory_index();
+    for (t, level) in w.traffic[..memory].iter_mut().zip(&ctx.machine.levels) {
+        *t = match level.is_private() {
+            true => Traffic::default(),
+            false => Traffic {
+                loaded: read,
+                stored: w.unique_written,
+            },
+        };
+    }
+    Some((2 * positions - 1).max(0) as f64 * ctx.machine.costs.step_s.value)
 }
 
 /// Traffic of `w` as its warps ask for it: of the nearest level in whole lines and turns of its banks, of the

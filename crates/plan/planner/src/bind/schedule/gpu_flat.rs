@@ -158,9 +158,9 @@ impl Flat<'_> {
         unit.is_some() && self.space.points(&self.over) >= i64::from(TEAM)
     }
 
-    /// Neighbours along what is reduced that a thread of a team reads at once, and their axis: those of the largest
-    /// operand, in whole loads where it can be.
-    fn read_at_once(&self) -> Option<(AxisId, u32)> {
+    /// Neighbours along what is reduced that a thread of `team` reads at once, and their axis: those of the largest
+    /// operand, in whole loads where that leaves every thread as many.
+    fn read_at_once(&self, team: u32) -> Option<(AxisId, u32)> {
         let o = self.space.main_input()?;
         let axis = self.space.unit_axis(o, &self.over)?;
         let operand = &self.space.kernel.operands[o as usize];
@@ -168,7 +168,10 @@ impl Flat<'_> {
         let most = (LOAD_BITS / operand.dtype.bits().max(1)).min(MOST_AT_ONCE);
         let tile = self.space.extent(axis);
         let run = operand.access.run(axis, extent, tile, most);
-        (run > 1).then_some((axis, run))
+        // Threads of the team that have as many positions, each.
+        let own = self.space.points(&self.over) / i64::from(team);
+        let each = run.min(1 << own.trailing_zeros().min(5));
+        (each > 1).then_some((axis, each))
     }
 
     /// Every thread makes a few positions of the output.
@@ -222,9 +225,8 @@ impl Flat<'_> {
     /// is reduced.
     fn rows(&self, most: u32, out: &mut Vec<Candidate>) {
         for &threads in self.gpu.threads.iter().rev() {
-            let each = self.read_at_once().map_or(1, |(_, each)| i64::from(each));
-            let longest = self.space.points(&self.over) / each;
-            let team = u32::try_from(longest).unwrap_or(u32::MAX);
+            let all = self.space.points(&self.over);
+            let team = u32::try_from(all).unwrap_or(u32::MAX);
             let team = team.min(most).min(threads).max(1);
             let team = 1 << team.ilog2();
             let teams = i64::from(threads / team).max(1);
@@ -329,7 +331,7 @@ impl Flat<'_> {
         let space = self.space;
         let mut lay = gpu_layout::ThreadLayout::new(threads);
         if team > 1 {
-            let at_once = self.read_at_once();
+            let at_once = self.read_at_once(team);
             for a in self.reduced_inner_first() {
                 let each = at_once.filter(|x| x.0 == a).map_or(1, |x| x.1);
                 let n = space.len(s, a) / i64::from(each);

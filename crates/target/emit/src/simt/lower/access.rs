@@ -159,9 +159,7 @@ impl Lower<'_> {
     /// those of less.
     pub fn stored_together(&mut self, o: OperandId, at: &At) -> Option<Run> {
         let bytes = self.kernel.operands[o as usize].dtype.bits() >= 8;
-        self.longest_part(at, |l, run| {
-            bytes && run.innermost && l.together(o, run)
-        })
+        self.longest_part(at, |l, run| bytes && run.innermost && l.together(o, run))
     }
 
     /// The longest part of a position's neighbours, a power of two of them from a multiple of their number on, that

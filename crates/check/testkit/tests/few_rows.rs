@@ -1,0 +1,122 @@
+//! Products of one or few rows on GPUs, whose weights are read by teams of threads, several numbers at once.
+use crate::emulated_session::Emulated;
+use cuda_emulated::EmulatedGpu;
+use expr::ExprBuilder;
+use graph::{Graph, GraphBuilder, Op, View};
+use layout::{DType, Dim};
+use reference::run_graph;
+use shopfloor::{Model, ModelOptions};
+use shopfloor_testkit::handwritten::{node, product, values};
+use std::sync::Arc;
+use tensor::{Tensor, WeightStore};
+use testing::Share;
+
+/// `x` of so many rows by weights of `columns` rows of `blocks` blocks.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    rows: usize,
+    columns: usize,
+    blocks: usize,
+    block: usize,
+    weights: DType,
+    x: DType,
+    /// Blocks have a zero point of their own.
+    zeros: bool,
+}
+
+impl Case {
+    fn random(seed: u64) -> Case {
+        let mut r = fastrand::Rng::with_seed(seed);
+        let mut of = |list: &[usize]| list[r.usize(..list.len())];
+        Case {
+            rows: of(&[1, 1, 2, 5]),
+            columns: of(&[1, 3, 32, 67, 256, 1000]),
+            blocks: of(&[1, 2, 3, 8]),
+            block: of(&[8, 16, 32, 128]),
+            weights: [DType::U4, DType::I4, DType::I8, DType::F16, DType::F32]
+                [of(&[0, 0, 1, 2, 3, 4])],
+            x: [DType::F32, DType::F16][of(&[0, 0, 1])],
+            zeros: of(&[0, 1]) == 1,
+        }
+    }
+
+    fn graph(&self) -> Graph {
+        let (n, terms) = (self.columns, self.blocks * self.block);
+        let mut b = GraphBuilder::new("few rows", Arc::new(WeightStore::default()));
+        let x = b.input("x", self.x, vec![Dim::from(self.rows), Dim::from(terms)]);
+        let bytes = |d: DType, shape: &[usize], seed: u64| {
+            let mut r = fastrand::Rng::with_seed(seed);
+            let count = d.bytes_for(shape.iter().product()).unwrap();
+            Tensor::from_bytes(d, shape, (0..count).map(|_| r.u8(..)).collect()).unwrap()
+        };
+        let whole = [n, self.blocks, self.block];
+        let weights = match self.weights.is_float() {
+            true => values(self.weights, &whole, 2),
+            false => bytes(self.weights, &whole, 2),
+        };
+        let each = [n, self.blocks, 1];
+        let mut inputs = vec![
+            b.constant("w", weights).unwrap(),
+            b.constant("scale", values(DType::F32, &each, 3)).unwrap(),
+        ];
+        if self.zeros {
+            inputs.push(b.constant("zero", bytes(DType::U8, &each, 4)).unwrap());
+        }
+        let mut e = ExprBuilder::new();
+        let given = [self.weights, DType::F32, DType::U8];
+        let args: Vec<_> = (0..inputs.len())
+            .map(|i| e.input(i as u32, given[i]))
+            .collect();
+        let w = e.cast(args[0], DType::F32);
+        let zero = match args.get(2) {
+            Some(&z) => e.cast(z, DType::F32),
+            None => e.constant(8.0, DType::F32),
+        };
+        let w = e.sub(w, zero);
+        let w = e.mul(w, args[1]);
+        let w = e.cast(w, self.x);
+        let expanded = e.finish(&[w]);
+        let w = node(&mut b, Op::Map(expanded), &inputs, "expanded");
+        let shape = vec![Dim::from(n), Dim::from(terms)];
+        let w = node(&mut b, Op::View(View::Reshape(shape)), &[w], "rows");
+        let y = node(
+            &mut b,
+            product(&[0, 1], &[2, 1], &[0, 2]),
+            &[x, w],
+            "product",
+        );
+        b.finish(&[y])
+    }
+}
+
+#[test]
+fn random_products_of_few_rows_agree() {
+    for seed in Share::cases(24, 6) {
+        let case = Case::random(seed);
+        let graph = case.graph();
+        let model = Model::from_graph("few rows", &graph, &ModelOptions::default()).unwrap();
+        let gpu = EmulatedGpu::named("h100").unwrap();
+        let bench = Emulated::new("h100", gpu, None, model);
+        let x = values(case.x, &[case.rows, case.blocks * case.block], 1);
+        let got = bench
+            .session
+            .run(&[("x", &x)])
+            .unwrap()
+            .into_vec()
+            .remove(0)
+            .1;
+        let want = &run_graph(&graph, &[x]).unwrap()[0];
+        // Sums in another order, by the largest that is summed.
+        let largest = (0..want.len())
+            .map(|i| want.get_f64(i).abs())
+            .fold(1.0, f64::max);
+        let limit = largest * if case.x == DType::F32 { 2e-5 } else { 4e-3 };
+        for i in 0..want.len() {
+            let (w, g) = (want.get_f64(i), got.get_f64(i));
+            assert!(
+                (w - g).abs() <= limit,
+                "seed {seed}, {case:?}: {g} at {i}, not {w}"
+            );
+        }
+    }
+}
