@@ -164,6 +164,8 @@ fn library_recurrence(space: &Space, program: &TileProgram, w: &mut Work) -> Opt
         .sum();
     let read = w.unique_read + (positions - 1).max(0) as f64 * again;
     let memory = ctx.machine.memory_index();
+    w.traffic
+        .resize(w.traffic.len().max(memory), Traffic::default());
     for (t, level) in w.traffic[..memory].iter_mut().zip(&ctx.machine.levels) {
         *t = match level.is_private() {
             true => Traffic::default(),
