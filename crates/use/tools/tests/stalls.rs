@@ -181,7 +181,9 @@ fn gpus_that_run_wgsl_issue_their_instructions_too() {
     }
 }
 
-/// Within a quarter.
+/// The emulator's cycles lie within a quarter of what is predicted: from three quarters of it on, not from four fifths,
+/// since kernels of long rows hide more of their loads from a scheduler than the prediction lets them.
+const LEAST: f64 = 0.75;
 const TIED: f64 = 1.25;
 /// Products of f32 in parts are mostly integer arithmetic, whose pipe takes an instruction every other cycle. The
 /// prediction lets matrix instructions and multiply-adds go in between better than the emulator's order does, which
@@ -229,7 +231,7 @@ fn compare(name: &str, tied: f64, cases: &[Case]) {
             100.0 * s.stalls.issue,
             s.stalls.worst().name(),
         );
-        if !(1.0 / TIED..=tied).contains(&ratio) {
+        if !(LEAST..=tied).contains(&ratio) {
             wrong.push(*name);
         }
     }
