@@ -44,6 +44,7 @@ mod schedule_reuse;
 mod sorted_on_device;
 mod split;
 mod split_attention;
+mod split_rows;
 mod state_on_device;
 mod streamed_resident;
 mod vendor_costs;

@@ -1,8 +1,9 @@
-//! Long sums of few results: a product, or an attention over many keys, as two kernels. The first sums parts of the
-//! longest summed axis, or of the keys, side by side into workspaces, the second adds the parts up in ascending order
-//! and does what follows. Both are kernels like any other, so that verifier, reference, cost and emitters know
+//! Long sums of few results: a product, an attention over many keys, or reductions of few rows, as two kernels. The first
+//! sums parts of the longest summed axis, or of the keys, side by side into workspaces, the second adds the parts up in
+//! ascending order and does what follows. Both are kernels like any other, so that verifier, reference, cost and emitters know
 //! nothing of it, and the order of the sums is the schedule's: the same bits every time.
 mod attention;
+mod folds;
 mod pieces;
 mod product;
 
@@ -39,7 +40,9 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
         return None;
     }
     let space = Space::new(ctx, kernel);
-    let (axis, length) = product::longest(kernel).or_else(|| attention::keys(&space))?;
+    let (axis, length) = product::longest(kernel)
+        .or_else(|| attention::keys(&space))
+        .or_else(|| folds::longest(kernel))?;
     let name = &kernel.axes[axis as usize].name;
     let all = target.splits.iter().map(|&n| i64::from(n));
     let ways = all
@@ -197,5 +200,7 @@ fn costed(
 /// The sum of `space`'s kernel in `parts` along `axis`, and the sum of the parts with what follows; `None` where the
 /// kernel has another form.
 fn two(space: &Space, axis: AxisId, parts: i64) -> Option<Two> {
-    product::two(space, axis, parts).or_else(|| attention::two(space, axis, parts))
+    product::two(space, axis, parts)
+        .or_else(|| attention::two(space, axis, parts))
+        .or_else(|| folds::two(space, axis, parts))
 }
