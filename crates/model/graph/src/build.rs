@@ -18,6 +18,8 @@ pub struct GraphBuilder {
     declared: BTreeSet<Sym>,
     fresh: u32,
     assumptions: Assumptions,
+    /// Numbers of late symbols, by name.
+    late: Arc<BTreeMap<String, i64>>,
 }
 
 impl GraphBuilder {
@@ -39,7 +41,16 @@ impl GraphBuilder {
             declared: BTreeSet::new(),
             fresh: 0,
             assumptions: Assumptions::default(),
+            late: Arc::default(),
         }
+    }
+
+    /// The graph for requests in which extents that only the data gives are these numbers, by the symbols' names;
+    /// that they are is an assumption.
+    #[must_use]
+    pub fn with_late(mut self, late: Arc<BTreeMap<String, i64>>) -> GraphBuilder {
+        self.late = late;
+        self
     }
 
     /// The graph so far.
@@ -207,7 +218,8 @@ impl GraphBuilder {
     }
 
     /// Adds a node whose outputs have the given dtypes and shapes; `None` extents become fresh
-    /// late symbols. Contents that follow all the same (a fill's) become known.
+    /// late symbols, or numbers ([`GraphBuilder::with_late`]). Contents that follow all the same (a fill's) become
+    /// known.
     pub fn node_with_shapes(
         &mut self,
         op: Op,
@@ -240,7 +252,27 @@ impl GraphBuilder {
         }
         let names: Vec<&str> = outputs.iter().map(|o| o.0).collect();
         let ints = shape::contents(&self.graph, &op, inputs, &types);
-        self.push(op, inputs, &names, origin, types, ints)
+        let made = self.push(op, inputs, &names, origin, types, ints);
+        made.into_iter().map(|v| self.bound(v, origin)).collect()
+    }
+
+    /// `v` with numbers for those of its late symbols that have some.
+    fn bound(&mut self, v: ValueId, origin: &Origin) -> ValueId {
+        let late = self.late.clone();
+        let value = self.graph.value(v);
+        let number = |d: &Dim| late.get(d.as_sym()?).map(|&n| Dim::Known(n));
+        let shape = value.shape.iter();
+        let shape: Vec<Dim> = shape.map(|d| number(d).unwrap_or_else(|| d.clone())).collect();
+        if shape == value.shape || value.dtype == DType::Str {
+            return v;
+        }
+        let (name, dtype, from) = (value.name.clone(), value.dtype, value.shape.clone());
+        for (d, n) in from.iter().zip(&shape) {
+            self.assume(&origin.name, d, n);
+        }
+        let name = format!("{name}.sized");
+        let view = Op::View(crate::View::Reshape(shape.clone()));
+        self.push(view, &[v], &[&name], origin, vec![(dtype, shape)], vec![None])[0]
     }
 
     fn push(

@@ -70,7 +70,24 @@ fn needed(g: &Graph) -> (Vec<bool>, BTreeSet<Sym>) {
         SymbolSource::Input { .. } => None,
     });
     let late: BTreeMap<&Sym, ValueId> = late.collect();
-    while let Some(v) = work.pop() {
+    loop {
+        let Some(v) = work.pop() else {
+            // What a needed extent is taken to be equal to is needed too, to see that it is.
+            let before = symbols.len();
+            for a in &g.assumptions {
+                let mut used = BTreeSet::new();
+                a.left.symbols(&mut used);
+                a.right.symbols(&mut used);
+                if !used.is_disjoint(&symbols) {
+                    work.extend(used.iter().filter_map(|s| late.get(s)));
+                    symbols.extend(used);
+                }
+            }
+            if symbols.len() == before {
+                break;
+            }
+            continue;
+        };
         if std::mem::replace(&mut seen[v.0 as usize], true) {
             continue;
         }

@@ -125,6 +125,8 @@ pub enum RunError {
         is: i64,
         /// The other for these inputs.
         other: i64,
+        /// Symbols of the two that only the data gives, and what it gave.
+        late: Vec<(layout::Sym, i64)>,
     },
     /// What a node takes gives values of other ranks than the rest of the program is made for.
     #[error("node '{node}': {why}")]

@@ -321,7 +321,16 @@ pub(crate) fn constraints(program: &Program, env: &Env) -> Result<(), RunError> 
         if let (Some(l), Some(r)) = (value(&c.left), value(&c.right))
             && l != r
         {
+            let mut used = BTreeSet::new();
+            c.left.symbols(&mut used);
+            c.right.symbols(&mut used);
+            let late = program.symbols.iter().filter(|s| {
+                let given = matches!(s.origin, SymbolOrigin::Input { .. });
+                !given && used.contains(&s.name)
+            });
+            let late = late.filter_map(|s| Some((s.name.clone(), lookup(env, &s.name)?)));
             return Err(RunError::Assumed {
+                late: late.collect(),
                 node: c.node.clone(),
                 left: c.left.clone(),
                 right: c.right.clone(),

@@ -30,6 +30,8 @@ pub struct Bound {
     /// By a node's name, what decides the ranks of its values: for a branch 1 where its condition holds and else 0,
     /// for a loop its rounds, for what a node takes out of a sequence its rank.
     pub taken: BTreeMap<String, i64>,
+    /// Numbers of symbols that only the data gives, as the request came to them.
+    pub late: BTreeMap<Sym, i64>,
 }
 
 /// Makes programs of a session's model for sizes that its program does not hold for.
@@ -72,7 +74,9 @@ impl Special {
     /// Whether a request that failed with `e` on `program` may be right for one with more bound.
     pub fn may_help(&self, program: &Program, e: &RunError) -> bool {
         let open = |s: &plan::ProgramSymbol| matches!(s.origin, SymbolOrigin::Input { .. });
-        let bindable = matches!(e, RunError::Ranks { .. }) || program.symbols.iter().any(open);
+        let late = matches!(e, RunError::Assumed { late, .. } if !late.is_empty());
+        let ranks = matches!(e, RunError::Ranks { .. });
+        let bindable = late || ranks || program.symbols.iter().any(open);
         self.maker.is_some() && e.is_of_sizes() && bindable
     }
 
@@ -146,6 +150,7 @@ impl Bound {
             {
                 return true;
             }
+            RunError::Assumed { late, .. } if self.bind_late(late) => return true,
             RunError::Assumed { left, right, .. }
                 if self.shapes.is_none() && self.bind([left, right], program, shapes) =>
             {
@@ -159,6 +164,15 @@ impl Bound {
         self.dims.clear();
         self.shapes = Some(shapes.to_vec());
         true
+    }
+
+    /// Binds symbols that only the data gives; false where all of them are bound already.
+    fn bind_late(&mut self, late: &[(Sym, i64)]) -> bool {
+        let mut new = false;
+        for (s, n) in late {
+            new |= self.late.insert(s.clone(), *n).is_none();
+        }
+        new
     }
 
     /// Binds the symbols in `dims` that are extents of inputs.

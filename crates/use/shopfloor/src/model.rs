@@ -37,6 +37,9 @@ pub struct ModelOptions {
     /// takes a tensor out of a sequence or an optional value its rank. A request that takes another is
     /// planned for that.
     pub taken: BTreeMap<String, i64>,
+    /// Numbers for extents that only the data gives, by their symbols' names, which the model is planned for. A request
+    /// that comes to others is planned for those.
+    pub late: BTreeMap<String, i64>,
     /// Kernels of one's own for operators: their texts by domain (empty: ONNX's own) and name.
     pub kernels: BTreeMap<(String, String), String>,
 }
@@ -63,6 +66,7 @@ impl ModelOptions {
             dims: fixed.map(|(name, r)| (name.to_string(), r.lo)).collect(),
             customs: crate::custom::operators(self)?,
             taken: self.taken.clone(),
+            late: self.late.clone(),
             open_dims: self.open_dims,
             given: self.given.clone(),
         })

@@ -49,6 +49,8 @@ impl Specialise for Source {
             options.dims = Default::default();
         }
         options.taken.extend(bound.taken.clone());
+        let late = bound.late.iter().map(|(s, n)| (s.to_string(), *n));
+        options.late.extend(late);
         let model = Model::open_with(&self.path, &options, self.cache.as_ref())
             .map_err(|e| e.to_string())?;
         if model.files_key().as_ref() != Some(&self.files) {

@@ -111,6 +111,8 @@ pub(crate) struct Ctx<'m> {
     pub ranks: Ranks,
     /// What the rest of the model is made for, by node ([`super::ImportOptions::taken`]).
     pub taken: BTreeMap<String, i64>,
+    /// Numbers of extents that only the data gives ([`super::ImportOptions::late`]).
+    pub late: Arc<BTreeMap<String, i64>>,
 }
 
 /// A value has one rank, also where the request decides it: one is guessed, and where the rest of the model does not
@@ -163,13 +165,14 @@ impl<'m> Ctx<'m> {
             depth: 0,
             ranks: Ranks::default(),
             taken: BTreeMap::new(),
+            late: Arc::default(),
         }
     }
 
     /// Begins a graph inside the present one.
     pub fn push_frame(&mut self, name: &str, scope: Scope<'m>) {
         self.frames.push(Frame {
-            b: GraphBuilder::new(name, self.store.clone()),
+            b: GraphBuilder::new(name, self.store.clone()).with_late(self.late.clone()),
             scopes: vec![scope],
             captures: Vec::new(),
             captured: BTreeMap::new(),

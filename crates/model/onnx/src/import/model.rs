@@ -31,6 +31,9 @@ pub struct ImportOptions {
     /// is taken out of a sequence or an optional value its rank. Where nothing is said it is made for
     /// the lowest rank or the fewest rounds that the rest of the model fits.
     pub taken: BTreeMap<String, i64>,
+    /// Numbers for extents that only the data gives, by their symbols' names; requests in which they are others are
+    /// refused.
+    pub late: BTreeMap<String, i64>,
 }
 
 /// What is known of a model besides its graph.
@@ -118,6 +121,7 @@ fn import_once(file: &ModelFile, options: &ImportOptions) -> Result<Imported, Im
     let fresh = || {
         let mut c = Ctx::new(file, &options.customs);
         c.taken = options.taken.clone();
+        c.late = Arc::new(options.late.clone());
         c
     };
     let mut c = fresh();
