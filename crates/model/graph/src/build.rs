@@ -262,7 +262,9 @@ impl GraphBuilder {
         let value = self.graph.value(v);
         let number = |d: &Dim| late.get(d.as_sym()?).map(|&n| Dim::Known(n));
         let shape = value.shape.iter();
-        let shape: Vec<Dim> = shape.map(|d| number(d).unwrap_or_else(|| d.clone())).collect();
+        let shape: Vec<Dim> = shape
+            .map(|d| number(d).unwrap_or_else(|| d.clone()))
+            .collect();
         if shape == value.shape || value.dtype == DType::Str {
             return v;
         }
@@ -272,7 +274,14 @@ impl GraphBuilder {
         }
         let name = format!("{name}.sized");
         let view = Op::View(crate::View::Reshape(shape.clone()));
-        self.push(view, &[v], &[&name], origin, vec![(dtype, shape)], vec![None])[0]
+        self.push(
+            view,
+            &[v],
+            &[&name],
+            origin,
+            vec![(dtype, shape)],
+            vec![None],
+        )[0]
     }
 
     fn push(

@@ -25,6 +25,7 @@ pub use graph::{
 };
 pub use ops::{
     AttentionSpec, ContractSpec, ConvSpec, KernelSpec, Op, PadMode, PoolKind, PoolSpec,
-    RecurrentKind, RecurrentSpec, ResampleMode, ResampleSpec, ScatterReduce, Undefined, View,
+    ROUNDED_BY_SCALE, RecurrentKind, RecurrentSpec, ResampleMode, ResampleSpec, ScatterReduce,
+    Undefined, View,
 };
 pub use shape::product_type;

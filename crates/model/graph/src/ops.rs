@@ -391,3 +391,18 @@ pub struct ResampleSpec {
     /// Samples outside the input weigh nothing; otherwise those at its border stand for them.
     pub exclude_outside: bool,
 }
+
+/// How the first Resize finds the nearest neighbour, which its text leaves open: by the standard's own tests the next one
+/// where elements become fewer, and the one before where they become more.
+pub const ROUNDED_BY_SCALE: &str = "by_scale";
+
+impl ResampleSpec {
+    /// How a position along dimension `d` is rounded to the nearest neighbour, as ONNX names it.
+    pub fn rounding<'a>(&self, d: usize, rounding: &'a str) -> &'a str {
+        match rounding {
+            ROUNDED_BY_SCALE if self.scales.get(d).is_some_and(|&k| k < 1.0) => "ceil",
+            ROUNDED_BY_SCALE => "floor",
+            other => other,
+        }
+    }
+}

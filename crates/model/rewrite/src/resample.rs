@@ -273,7 +273,7 @@ fn nearest(b: &mut ExprBuilder, spec: &ResampleSpec, a: &Axis, rounding: &str) -
     }
     let x = position(b, spec, a);
     let half = b.constant(0.5, F);
-    let i = match rounding {
+    let i = match spec.rounding(a.dim, rounding) {
         "floor" => b.unary(Unary::Floor, x),
         "ceil" => b.unary(Unary::Ceil, x),
         "round_prefer_ceil" => {

@@ -177,8 +177,13 @@ impl<'m> Ctx<'m> {
         }
         self.nodes(&g.nodes)?;
         let mut outs = Vec::new();
-        for o in &g.outputs {
+        for (i, o) in g.outputs.iter().enumerate() {
             match self.lookup(&o.name)? {
+                // A value that is given twice is given under another name the second time.
+                Item::Value(v) if outs.contains(&v) => {
+                    let name = format!("{}.again{i}", self.value_name(v));
+                    outs.push(self.rename(v, &name, &n.origin)?);
+                }
                 Item::Value(v) => outs.push(v),
                 Item::Poisoned => return Ok(None),
             }
@@ -226,6 +231,13 @@ impl<'m> Ctx<'m> {
         d.symbols(&mut used);
         let frames = self.frames.iter();
         used.iter().all(|s| frames.clone().any(|f| f.b.declares(s)))
+    }
+
+    /// Whether a dimension may change from round to round: a body's own input has it.
+    pub fn changes_by_round(&self, d: &Dim) -> bool {
+        let mut used = Default::default();
+        d.symbols(&mut used);
+        used.iter().any(|s| !self.frames[0].b.declares(s))
     }
 
     /// A node that gives `v` under the exact name `name`.

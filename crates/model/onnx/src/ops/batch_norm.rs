@@ -4,6 +4,7 @@ use super::{OpDef, op};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::Unary;
 use graph::ValueId;
+use layout::Dim;
 
 pub(crate) const OPS: &[OpDef] = &[op("BatchNormalization", lower)];
 
@@ -18,9 +19,8 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let eps = n.float("epsilon", 1e-5)?;
     // It says how training updates the statistics.
     let momentum = n.float("momentum", 0.9)?;
-    if n.opset < 9 && !n.flag("spatial", true)? {
-        return Err(LowerError::Unsupported("has statistics per element; export the model to opset 9 or later".into()));
-    }
+    // Statistics of each element, in place of each channel.
+    let each = n.opset < 9 && !n.flag("spatial", true)?;
     let mut training = n.flag("training_mode", false)?;
     if n.opset < 7 {
         n.ints("consumed_inputs")?;
@@ -48,8 +48,15 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         let k = e.mul(m, a[2]);
         e.sub(b, k)
     })?;
-    let scale = c.along(n, n.tmp("scale.c"), scale, rank, 1)?;
-    let shift = c.along(n, n.tmp("shift.c"), shift, rank, 1)?;
+    let mut placed = |v: ValueId, name: &str| match each {
+        true => {
+            let mut shape = c.shape(v);
+            shape.insert(0, Dim::ONE);
+            c.reshape(n, n.tmp(name), v, shape)
+        }
+        false => c.along(n, n.tmp(name), v, rank, 1),
+    };
+    let (scale, shift) = (placed(scale, "scale.c")?, placed(shift, "shift.c")?);
     let y = c.map(n, n.name(0), &[x, scale, shift], |e, a| {
         let x = to(e, a[0], d);
         let y = e.mul(x, a[1]);

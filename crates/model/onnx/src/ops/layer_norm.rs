@@ -157,8 +157,8 @@ fn group<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(3)?;
     let (x, scale, bias) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let (s, d) = (c.shape(x), c.dtype(x));
-    if s.len() < 3 {
-        return Err(format!("needs rank 3 or more, its input has {}", s.len()).into());
+    if s.len() < 2 {
+        return Err(format!("needs rank 2 or more, its input has {}", s.len()).into());
     }
     let eps = n.float("epsilon", 1e-5)?;
     let groups = n.int_opt("num_groups")?.filter(|&g| g > 0).ok_or("attribute 'num_groups' must be a positive number")?;

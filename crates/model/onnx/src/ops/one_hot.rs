@@ -13,9 +13,10 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let axis = axis_of(n.int("axis", -1)?, shape.len() + 1)?;
     let k: Option<Dim> = c.known(depth).and_then(|d| d.first().and_then(Num::dim));
     let (d, t) = (c.dtype(values), c.dtype(i));
-    let Some(k) = k else {
+    // Texts are the host's.
+    let Some(k) = k.clone().filter(|_| d != DType::Str) else {
         let mut s: Vec<Option<Dim>> = shape.into_iter().map(Some).collect();
-        s.insert(axis, None);
+        s.insert(axis, k);
         return c.host(n, &[(d, s)]);
     };
     if c.shape(values) != [Dim::Known(2)] {

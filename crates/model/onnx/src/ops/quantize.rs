@@ -26,8 +26,13 @@ pub(crate) fn limits(d: DType) -> Lowered<(f64, f64)> {
 
 /// `x / scale` rounded, moved by the zero point and saturated to `to`; all in f32.
 pub(crate) fn quantised(e: &mut ExprBuilder, x: Ref, scale: Ref, zero: Option<Ref>, to: DType, range: (f64, f64)) -> Ref {
-    let f = DType::F32;
     let q = e.div(x, scale);
+    coded(e, q, zero, to, range)
+}
+
+/// A quotient in f32 rounded, moved by the zero point and saturated to `to`.
+fn coded(e: &mut ExprBuilder, q: Ref, zero: Option<Ref>, to: DType, range: (f64, f64)) -> Ref {
+    let f = DType::F32;
     let mut q = e.unary(Unary::Round, q);
     if let Some(z) = zero {
         let z = e.cast(z, f);
@@ -79,7 +84,10 @@ fn quantize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let (axis, block) = (n.int("axis", 1)?, n.int("block_size", 0)?);
     // They are about 8-bit floats and about the division's type.
     let saturate = n.int("saturate", 1)?;
-    n.int("precision", 0)?;
+    let division = match n.int("precision", 0)? {
+        0 => c.dtype(scale),
+        code => to_dtype(code)?,
+    };
     let to = match (zero, n.int("output_dtype", 0)?) {
         (Some(z), _) => c.dtype(z),
         (None, 0) => DType::U8,
@@ -90,7 +98,7 @@ fn quantize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let (dx, ds) = (c.dtype(x), c.dtype(scale));
     let axis = if c.rank(x) < 2 { 0 } else { axis };
     if narrow.is_some() || to.bits() < 8 {
-        return quantize_narrow(c, n, x, (scale, zero), (axis, block), (to, narrow), saturate);
+        return quantize_narrow(c, n, (x, division), (scale, zero), (axis, block), (to, narrow), saturate);
     }
     let range = limits(to)?;
     let scale = placed(c, n, "scale", scale, x, axis, block)?;
@@ -99,12 +107,27 @@ fn quantize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         inputs.push(placed(c, n, "zero", z, x, axis, block)?);
     }
     let y = c.map(n, n.name(0), &inputs, |e, a| {
-        let x = if dx == DType::F32 { a[0] } else { e.cast(a[0], DType::F32) };
-        let s = if ds == DType::F32 { a[1] } else { e.cast(a[1], DType::F32) };
-        quantised(e, x, s, a.get(2).copied(), to, range)
+        let q = quotient(e, (a[0], dx), (a[1], ds), division);
+        coded(e, q, a.get(2).copied(), to, range)
     })?;
     c.set(n, 0, y);
     Ok(())
+}
+
+/// `x / scale` as f32, rounded to the type that it is divided in.
+fn quotient(e: &mut ExprBuilder, (x, dx): (Ref, DType), (scale, ds): (Ref, DType), division: DType) -> Ref {
+    let f = DType::F32;
+    let x = if dx == f { x } else { e.cast(x, f) };
+    let s = if ds == f { scale } else { e.cast(scale, f) };
+    let q = e.div(x, s);
+    match division {
+        // The quotient in f32 rounded once more is the quotient in 16 bits.
+        DType::F16 | DType::BF16 => {
+            let q = e.cast(q, division);
+            e.cast(q, f)
+        }
+        _ => q,
+    }
 }
 
 /// Quantises to a type that kernels do not store: the quotient by a kernel, its code by the host. A
@@ -112,7 +135,7 @@ fn quantize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
 fn quantize_narrow<'m>(
     c: &mut Ctx<'m>,
     n: &NodeView<'m>,
-    x: ValueId,
+    (x, division): (ValueId, DType),
     (scale, zero): (ValueId, Option<ValueId>),
     (axis, block): (i64, i64),
     to: (DType, Option<&'static str>),
@@ -134,9 +157,7 @@ fn quantize_narrow<'m>(
     }
     let (f, signless) = (DType::F32, zero.is_some());
     let q = c.map(n, n.tmp("quotient"), &inputs, |e, a| {
-        let x = if dx == f { a[0] } else { e.cast(a[0], f) };
-        let s = if ds == f { a[1] } else { e.cast(a[1], f) };
-        let q = e.div(x, s);
+        let q = quotient(e, (a[0], dx), (a[1], ds), division);
         if float {
             // Adding the zero point, which is 0, takes the sign of a zero away.
             let none = e.constant(0.0, f);

@@ -1,6 +1,7 @@
 //! Reshape, Flatten, Squeeze, Unsqueeze.
 use super::{OpDef, op};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, axes_of, axis_of};
+use graph::ValueId;
 use layout::Dim;
 
 pub(crate) const OPS: &[OpDef] =
@@ -8,9 +9,14 @@ pub(crate) const OPS: &[OpDef] =
 
 fn reshape<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
-    let (x, t) = (n.input(0)?, n.input(1)?);
+    let x = n.input(0)?;
+    if n.opset < 5 {
+        let target = n.ints("shape")?.ok_or("has no attribute 'shape'")?;
+        let target = target.into_iter().map(Dim::Known).collect();
+        return reshaped(c, n, x, target, false);
+    }
+    let t = n.input(1)?;
     let keep_zero = n.flag("allowzero", false)?;
-    let from = c.shape(x);
     let Some(target) = c.sizes(t)? else {
         let rank = match c.shape(t).first().and_then(|d| d.known()) {
             Some(r) if (0..=32).contains(&r) => r as usize,
@@ -19,6 +25,12 @@ fn reshape<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         let d = c.dtype(x);
         return c.host(n, &[(d, vec![None; rank])]);
     };
+    reshaped(c, n, x, target, keep_zero)
+}
+
+/// `x` in a shape that is known, in numbers or symbols.
+fn reshaped<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, x: ValueId, target: Vec<Dim>, keep_zero: bool) -> Lowered {
+    let from = c.shape(x);
     let mut shape = Vec::new();
     let mut open = None;
     for (i, d) in target.iter().enumerate() {
@@ -29,7 +41,13 @@ fn reshape<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
                 Dim::ONE
             }
             Some(v) if v < 0 => return Err(format!("its shape {target:?} holds a wrong number").into()),
-            _ => d.clone(),
+            _ => {
+                // Where it is 0 it would stand for the input's own.
+                if !keep_zero && from.get(i) != Some(d) {
+                    c.assume_at_most(n, &Dim::ONE, d);
+                }
+                d.clone()
+            }
         });
     }
     if let Some(i) = open {

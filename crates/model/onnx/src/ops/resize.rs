@@ -57,7 +57,12 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let first = n.opset < 11;
     n.at_most(if first { 2 } else { 4 })?;
     let coordinates = n.text("coordinate_transformation_mode", if first { "asymmetric" } else { "half_pixel" })?;
-    let rounding = n.text("nearest_mode", if first { "floor" } else { "round_prefer_floor" })?;
+    let nearest = match first {
+        true if n.op == "Resize" => graph::ROUNDED_BY_SCALE,
+        true => "floor",
+        false => "round_prefer_floor",
+    };
+    let rounding = n.text("nearest_mode", nearest)?;
     let (a, exclude_outside) = (n.float("cubic_coeff_a", -0.75)?, n.flag("exclude_outside", false)?);
     // It stands outside a crop only, which the host resizes.
     n.float("extrapolation_value", 0.0)?;
@@ -140,7 +145,8 @@ fn by_host<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, out: Vec<Option<Dim>>) -> Lowe
 }
 
 /// The whole factor along a dimension for which the nearest neighbour repeats each element.
-fn repeats(spec: &ResampleSpec, from: &Dim, to: &Dim, scale: f64) -> Option<i64> {
+fn repeats(spec: &ResampleSpec, axis: usize, from: &Dim, to: &Dim) -> Option<i64> {
+    let scale = spec.scales[axis];
     let ResampleMode::Nearest { rounding } = &spec.mode else { return None };
     let k = to.exact_div(from)?.known()?;
     if k < 1 || (scale != 0.0 && scale != k as f64) {
@@ -150,7 +156,7 @@ fn repeats(spec: &ResampleSpec, from: &Dim, to: &Dim, scale: f64) -> Option<i64>
         _ if k == 1 => true,
         "half_pixel" | "half_pixel_symmetric" => rounding.starts_with("round"),
         "pytorch_half_pixel" => rounding.starts_with("round") && from.known().is_none_or(|n| n * k > 1),
-        "asymmetric" => rounding == "floor" || (rounding == "round_prefer_floor" && k <= 2),
+        "asymmetric" => spec.rounding(axis, rounding) == "floor" || (rounding == "round_prefer_floor" && k <= 2),
         _ => false,
     };
     same.then_some(k)
@@ -158,7 +164,7 @@ fn repeats(spec: &ResampleSpec, from: &Dim, to: &Dim, scale: f64) -> Option<i64>
 
 fn emit<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, x: ValueId, spec: ResampleSpec, out: Vec<Dim>) -> Lowered {
     let s = c.shape(x);
-    let factors: Option<Vec<i64>> = (0..s.len()).map(|i| repeats(&spec, &s[i], &out[i], spec.scales[i])).collect();
+    let factors: Option<Vec<i64>> = (0..s.len()).map(|i| repeats(&spec, i, &s[i], &out[i])).collect();
     let same = spec.scales.iter().all(|&k| k == 1.0 || k == 0.0) && out == s;
     let y = match factors {
         _ if same => c.reshape(n, n.name(0), x, s)?,

@@ -13,12 +13,15 @@ const FAR: i64 = 1_000_000_000;
 
 /// One dimension that is sliced, and the node that does it. What a bound is taken to be where its
 /// symbols do not say it is noted as an assumption: writing it out as minima and maxima would hide
-/// equal extents from one another.
+/// equal extents from one another. Only where another plan cannot be made for what is broken, for an extent that changes
+/// from round to round of a loop, they are written out.
 struct Axis<'a, 'm> {
     c: &'a mut Ctx<'m>,
     n: &'a NodeView<'m>,
     /// The dimension's extent.
     d: Dim,
+    /// Whether minima and maxima are written out.
+    explicit: bool,
 }
 
 impl Axis<'_, '_> {
@@ -57,6 +60,9 @@ impl Axis<'_, '_> {
         if let (Some(b), Some(low), Some(high)) = (b.known(), low.known(), high.known()) {
             return Dim::Known(b.min(high).max(low));
         }
+        if self.explicit {
+            return b.max_with(&low).min_with(&high);
+        }
         self.at_most(&low, &b);
         if end {
             return b.min_with(&high);
@@ -86,6 +92,9 @@ impl Axis<'_, '_> {
         let step = Dim::Known(step.abs());
         if let Some(n) = span.known() {
             return (s, Dim::Known(n.max(0)).ceil_div(&step));
+        }
+        if self.explicit {
+            return (s, span.max_with(&Dim::ZERO).ceil_div(&step));
         }
         self.at_most(&Dim::ZERO, &span);
         (s, span.ceil_div(&step))
@@ -211,7 +220,8 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         if steps[i] == 0 {
             return Err("a step is 0".into());
         }
-        let mut axis = Axis { c, n, d: shape[a].clone() };
+        let explicit = c.changes_by_round(&shape[a]);
+        let mut axis = Axis { c, n, d: shape[a].clone(), explicit };
         // A step beyond every dimension ends after the first element, however long it is.
         let step = steps[i].clamp(-FAR, FAR);
         let (s, e) = axis.cut(&starts[i], &ends[i], step);

@@ -226,7 +226,7 @@ fn run(spec: &ResampleSpec, input: &Tensor, shape: &[usize], crop: Option<&Crop>
                         } else if crop.is_none() && spec.scales[d] == 0.0 {
                             nearest_by_sizes(&spec.coordinates, rounding, o, s[d], shape[d])?
                         } else {
-                            nearest(at(d, o)?, rounding)?.max(0.0) as usize
+                            nearest(at(d, o)?, spec.rounding(d, rounding))?.max(0.0) as usize
                         };
                         Ok(by[d] * i.min(s[d] - 1))
                     })

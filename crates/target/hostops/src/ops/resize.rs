@@ -55,7 +55,11 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
             rounding: a
                 .text(
                     "nearest_mode",
-                    if old { "floor" } else { "round_prefer_floor" },
+                    match a.opset()? {
+                        ..10 => "floor",
+                        10 => graph::ROUNDED_BY_SCALE,
+                        _ => "round_prefer_floor",
+                    },
                 )?
                 .into(),
         },
