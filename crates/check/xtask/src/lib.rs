@@ -20,6 +20,7 @@ mod status;
 mod tables;
 mod text;
 mod uses;
+pub mod wheel;
 
 use std::path::Path;
 

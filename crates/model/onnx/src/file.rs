@@ -51,8 +51,16 @@ impl ModelFile {
     /// # Errors
     /// As [`ModelFile::open`]; messages call the file `<memory>`.
     pub fn from_bytes(bytes: Vec<u8>, base_dir: Option<PathBuf>) -> Result<ModelFile, Error> {
+        Self::from_memory(Bytes::from(bytes), base_dir)
+    }
+
+    /// As [`ModelFile::from_bytes`], of bytes that others hold too: nothing is copied.
+    ///
+    /// # Errors
+    /// As [`ModelFile::from_bytes`].
+    pub fn from_memory(bytes: Bytes, base_dir: Option<PathBuf>) -> Result<ModelFile, Error> {
         let external = ExternalFiles::new("<memory>".to_string(), base_dir);
-        Self::parse(Bytes::from(bytes), external)
+        Self::parse(bytes, external)
     }
 
     fn parse(bytes: Bytes, external: ExternalFiles) -> Result<ModelFile, Error> {

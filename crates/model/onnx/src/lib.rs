@@ -17,8 +17,8 @@ pub use error::Error;
 pub use external::ExternalFiles;
 pub use file::ModelFile;
 pub use import::{
-    CustomLowered, CustomNode, CustomOp, CustomOps, ImportError, ImportOptions, Imported, Report,
-    UnsupportedNode, import, import_file, import_refused, unpack_codes,
+    CustomLowered, CustomNode, CustomOp, CustomOps, ImportError, ImportOptions, Imported, Metadata,
+    Port, PortDim, Report, UnsupportedNode, import, import_file, import_refused, unpack_codes,
 };
 pub use mapped::map_path;
 pub use ops::covered as covered_operators;

@@ -64,11 +64,23 @@ impl Error {
 
     /// True when the model has operators that are not covered.
     pub fn is_unsupported(&self) -> bool {
-        let Error::Model(e) = self else {
-            return false;
-        };
-        let e = e.downcast_ref::<onnx::ImportError>();
-        matches!(e, Some(onnx::ImportError::Unsupported(_)))
+        matches!(self.import(), Some(onnx::ImportError::Unsupported(_)))
+    }
+
+    /// True when the bytes of the model are no well-formed ONNX message.
+    pub fn is_damaged(&self) -> bool {
+        let e = self.import();
+        matches!(
+            e,
+            Some(onnx::ImportError::File(onnx::Error::Malformed { .. }))
+        )
+    }
+
+    fn import(&self) -> Option<&onnx::ImportError> {
+        match self {
+            Error::Model(e) => e.downcast_ref(),
+            _ => None,
+        }
     }
 }
 

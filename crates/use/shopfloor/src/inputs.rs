@@ -47,9 +47,14 @@ pub fn box_of(model: &Model, sizes: &BTreeMap<String, i64>) -> DimBox {
 
 /// The sizes that tensors give to a model's symbolic dimensions.
 pub fn sizes_of(model: &Model, inputs: &[(String, Tensor)]) -> BTreeMap<String, i64> {
+    sizes_given(model, &borrowed(inputs))
+}
+
+/// [`sizes_of`] of borrowed inputs, as [`crate::Session::run`] takes them.
+pub fn sizes_given(model: &Model, inputs: &[(&str, &Tensor)]) -> BTreeMap<String, i64> {
     let program = model.program();
     let mut out = BTreeMap::new();
-    let named: BTreeMap<&str, &Tensor> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
+    let named: BTreeMap<&str, &Tensor> = inputs.iter().copied().collect();
     for s in &program.symbols {
         if let SymbolOrigin::Input { input, axis } = s.origin
             && let Some(&v) = program.inputs.get(input as usize)

@@ -41,7 +41,7 @@ pub use division::divide;
 pub use error::{Cause, Error};
 pub use model::{Model, ModelOptions, Precision};
 pub use outputs::Outputs;
-pub use profile::{how_ran, how_run, profile, step_views};
+pub use profile::{how_ran, how_run, profile, profile_of, step_views};
 pub use session::{Session, SessionBuilder, default_engine, engine_on};
 pub use supervise::{DecisionListener, SuperviseOptions, Supervision, SupervisionCost};
 pub use texts::{read_text, write_file};
@@ -51,7 +51,7 @@ pub use device::{DeviceError, Place, Transfers, UnifiedBuffer};
 pub use graph::Graph;
 pub use layout::{DType, Dim, DimBox};
 pub use machine::{Change, Machine, Way as Launch, Work};
-pub use onnx::Report as ImportReport;
+pub use onnx::{Metadata, Port, PortDim, Report as ImportReport};
 pub use plan::division::Division;
 pub use plan::{Goal, Plan, Program, Timeline, VerifiedPlan, Why};
 pub use report::{HowRun, Profile, StepView};
@@ -60,7 +60,7 @@ pub use runtime::{
     Session as RuntimeSession, Stream,
 };
 pub use supervisor::supervise::{Decision, Mode, Options as DecideOptions};
-pub use tensor::Tensor;
+pub use tensor::{HostValue, Memory as TensorMemory, Tensor};
 
 /// Inputs by name: `inputs!["x" => &x, "mask" => &mask]`.
 #[macro_export]

@@ -9,6 +9,7 @@ pub use planner::Precision;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use tensor::{Bytes, Owner};
 
 /// What is bound before a model is planned.
 #[derive(Clone, Debug, Default)]
@@ -77,6 +78,8 @@ impl ModelOptions {
 #[derive(Clone, Debug)]
 pub struct Model {
     path: PathBuf,
+    /// The file itself, of a model that was read from memory.
+    memory: Option<Bytes>,
     /// Not there while the program is one that a cache kept.
     graph: Arc<OnceLock<Arc<Graph>>>,
     program: Arc<Program>,
@@ -87,6 +90,17 @@ pub struct Model {
     /// It is a kernel that was written by hand: there is no graph.
     kernel: bool,
 }
+
+/// The bytes of a model, held by whoever gave them.
+struct InMemory<T>(T);
+
+impl<T: AsRef<[u8]>> AsRef<[u8]> for InMemory<T> {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_ref()
+    }
+}
+
+impl<T: AsRef<[u8]> + Send + Sync> Owner for InMemory<T> {}
 
 /// What tables and errors call the model at `path`.
 fn name_of(path: &Path) -> String {
@@ -123,13 +137,13 @@ impl Model {
         cache: Option<&Cache>,
     ) -> Result<Model, Error> {
         let path = path.as_ref();
-        let name = name_of(path);
-        let text = bound(&name, options);
+        let text = bound(&name_of(path), options);
         if let Some(c) = cache
             && let Some((program, report)) = kept::find(c, path, &text)
         {
             return Ok(Model {
                 path: path.to_path_buf(),
+                memory: None,
                 graph: Arc::default(),
                 program: Arc::new(program),
                 report,
@@ -139,8 +153,68 @@ impl Model {
             });
         }
         let file = onnx::ModelFile::open(path).map_err(onnx::ImportError::from)?;
-        let model = match Model::imported(&file, path, &name, options) {
-            Err(e) => Model::refused(&file, path, &name, options, e)?,
+        let model = Model::of_file(&file, path, options)?;
+        if let Some(c) = cache {
+            kept::keep(c, path, &text, &model.program, &model.report);
+        }
+        Ok(model)
+    }
+
+    /// Reads an ONNX model that lies in memory; `bytes` is the whole file, which is shared and not copied.
+    /// Tables and errors call it `name`. Its tensors lie in it: there is no folder to look for others in.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn from_memory(
+        name: &str,
+        bytes: impl AsRef<[u8]> + Send + Sync + 'static,
+        options: &ModelOptions,
+    ) -> Result<Model, Error> {
+        Model::from_shared(
+            Path::new(name),
+            Bytes::new(Arc::new(InMemory(bytes))),
+            options,
+        )
+    }
+
+    fn from_shared(path: &Path, bytes: Bytes, options: &ModelOptions) -> Result<Model, Error> {
+        let file = onnx::ModelFile::from_memory(bytes.clone(), None);
+        let file = file.map_err(onnx::ImportError::from)?;
+        let mut model = Model::of_file(&file, path, options)?;
+        model.memory = Some(bytes);
+        Ok(model)
+    }
+
+    /// The same model with other options, read again from where it was read.
+    pub(crate) fn again(
+        &self,
+        options: &ModelOptions,
+        cache: Option<&Cache>,
+    ) -> Result<Model, Error> {
+        Model::read(&self.path, self.memory.as_ref(), options, cache)
+    }
+
+    /// Reads a model from `memory` where that is given, else from the file at `path`.
+    pub(crate) fn read(
+        path: &Path,
+        memory: Option<&Bytes>,
+        options: &ModelOptions,
+        cache: Option<&Cache>,
+    ) -> Result<Model, Error> {
+        match memory {
+            Some(bytes) => Model::from_shared(path, bytes.clone(), options),
+            None => Model::open_with(path, options, cache),
+        }
+    }
+
+    fn of_file(
+        file: &onnx::ModelFile,
+        path: &Path,
+        options: &ModelOptions,
+    ) -> Result<Model, Error> {
+        let name = name_of(path);
+        let model = match Model::imported(file, path, &name, options) {
+            Err(e) => Model::refused(file, path, &name, options, e)?,
             made => made?,
         };
         // Import checks bound dims; a range it does not see.
@@ -162,9 +236,6 @@ impl Model {
                     model.program.name, r.lo, r.hi
                 )));
             }
-        }
-        if let Some(c) = cache {
-            kept::keep(c, path, &text, &model.program, &model.report);
         }
         Ok(model)
     }
@@ -281,6 +352,7 @@ impl Model {
         );
         Ok(Model {
             path,
+            memory: None,
             graph: Arc::new(OnceLock::from(Arc::new(graph))),
             program: Arc::new(program),
             report,
@@ -294,6 +366,7 @@ impl Model {
     pub(crate) fn of_program(name: &str, program: Program, options: &ModelOptions) -> Model {
         Model {
             path: PathBuf::from(name),
+            memory: None,
             graph: Arc::default(),
             program: Arc::new(program),
             report: onnx::Report::default(),
@@ -308,9 +381,17 @@ impl Model {
         &self.path
     }
 
-    /// The files that it was read from.
+    /// The files that it was read from; none for a model that was read from memory.
     pub fn files(&self) -> &[PathBuf] {
-        &self.report.files
+        match self.memory {
+            Some(_) => &[],
+            None => &self.report.files,
+        }
+    }
+
+    /// The bytes that it was read from, where it was read from memory.
+    pub(crate) fn memory(&self) -> Option<&Bytes> {
+        self.memory.as_ref()
     }
 
     /// What it was bound to, as text: equal for equal options.
@@ -326,6 +407,9 @@ impl Model {
 
     /// The files that it was read from, as they are now; `None` as for [`Model::sharing_key`].
     pub(crate) fn files_key(&self) -> Option<String> {
+        if self.memory.is_some() {
+            return None;
+        }
         let mut key = String::new();
         for f in std::iter::once(&self.path).chain(&self.report.files) {
             let meta = std::fs::metadata(f).ok()?;
@@ -362,7 +446,7 @@ impl Model {
                 self.program.name
             )));
         }
-        let again = Model::open(&self.path, &self.options)?;
+        let again = self.again(&self.options, None)?;
         let graph = again.graph()?.clone();
         Ok(self.graph.get_or_init(|| graph))
     }

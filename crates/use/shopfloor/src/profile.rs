@@ -26,7 +26,6 @@ pub fn profile(
 ) -> Result<(Profile, Timeline), Error> {
     let borrowed = inputs::borrowed(named);
     let engine = session.runtime().engine();
-    let device = engine.device();
     for _ in 0..warmup {
         session.run_timed(&borrowed, &mut Timeline::default())?;
     }
@@ -45,6 +44,20 @@ pub fn profile(
         timelines.push(t);
     }
     let sizes = inputs::sizes_of(session.model(), named);
+    let profile = profile_of(session, &sizes, warmup, &timelines);
+    Ok((profile, timelines.pop().unwrap_or_default()))
+}
+
+/// Joins the timelines of requests that ran with `sizes` of the model's symbolic dimensions, after
+/// `warmup` others, with the session's plans.
+pub fn profile_of(
+    session: &Session,
+    sizes: &BTreeMap<String, i64>,
+    warmup: usize,
+    timelines: &[Timeline],
+) -> Profile {
+    let engine = session.runtime().engine();
+    let device = engine.device();
     let (mut steps, mut range) = (Vec::new(), String::new());
     let mut seen = BTreeSet::new();
     for plan in session.runtime().plans() {
@@ -52,7 +65,7 @@ pub fn profile(
         if steps.is_empty() && dims.iter().any(|(_, r)| r.lo != r.hi) {
             range = dims.to_string();
         }
-        for (view, work) in step_views(&plan, device.machine(), &sizes) {
+        for (view, work) in step_views(&plan, device.machine(), sizes) {
             if seen.insert(view.name.clone()) {
                 steps.push((
                     StepView {
@@ -72,17 +85,19 @@ pub fn profile(
         threads: device.workers(),
         warmup,
         steps,
-        timelines: &timelines,
+        timelines,
         fates: &program.fates,
         dims: range,
     });
     let untimed = how_run(session);
-    let last = timelines.pop().unwrap_or_default();
-    profile.how = how_ran(session, &last);
+    profile.how = match timelines.last() {
+        Some(last) => how_ran(session, last),
+        None => how_run(session),
+    };
     profile.launch_untimed = untimed
         .launch
         .filter(|l| profile.how.launch.as_ref() != Some(l));
-    Ok((profile, last))
+    profile
 }
 
 /// How requests of `session` run: by which way their steps reach its device, read off what its plans were

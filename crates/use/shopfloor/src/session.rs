@@ -6,6 +6,7 @@ use cpu::isa::Isa;
 use device::{Device, UnifiedBuffer};
 use layout::{Dim, DimBox};
 use machine::Machine;
+use onnx::{Metadata, Port};
 use plan::division::Division;
 use plan::{Allotment, Goal, Plan, Timeline};
 use runtime::{Batching, Binding, Call, Engine, Stream};
@@ -413,6 +414,18 @@ impl SessionBuilder {
         self.commit(model)
     }
 
+    /// Reads a model that lies in memory and makes it ready; see [`Model::from_memory`].
+    ///
+    /// # Errors
+    /// As [`Model::open`] and [`default_engine`].
+    pub fn commit_from_memory(
+        self,
+        bytes: impl AsRef<[u8]> + Send + Sync + 'static,
+    ) -> Result<Session, Error> {
+        let model = Model::from_memory("model", bytes, &self.options)?;
+        self.commit(model)
+    }
+
     /// Makes a model that was read before ready.
     ///
     /// # Errors
@@ -516,6 +529,31 @@ impl Session {
         &self.model
     }
 
+    /// Inputs as the model's file states them, in its order; initialisers that a request may give are
+    /// listed by [`Session::overridable`].
+    pub fn inputs(&self) -> impl Iterator<Item = &Port> {
+        let report = self.model.report();
+        let overridable = |p: &&Port| !report.overridable.contains(&p.name);
+        report.inputs.iter().filter(overridable)
+    }
+
+    /// Initialisers that are inputs too: constants unless a request gives them.
+    pub fn overridable(&self) -> impl Iterator<Item = &Port> {
+        let report = self.model.report();
+        let overridable = |p: &&Port| report.overridable.contains(&p.name);
+        report.inputs.iter().filter(overridable)
+    }
+
+    /// Outputs as the model's file states them, in its order.
+    pub fn outputs(&self) -> &[Port] {
+        &self.model.report().outputs
+    }
+
+    /// What the model's file says about itself.
+    pub fn metadata(&self) -> &Metadata {
+        &self.model.report().metadata
+    }
+
     /// Why the session's cache keeps nothing more, where it has one that could not be written to.
     pub fn cache_problem(&self) -> Option<&str> {
         self.cache.as_ref()?.problem()
@@ -534,7 +572,7 @@ impl Session {
     /// holds; an index out of range in the model.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Outputs, Error> {
         self.giving(inputs, |s| {
-            s.outputs(s.inner.run_tensors(inputs, None, None)?)
+            s.named(s.inner.run_tensors(inputs, None, None)?)
         })
     }
 
@@ -565,7 +603,8 @@ impl Session {
                 let mut builder = self.builder.clone();
                 builder.options = self.model.options().clone();
                 builder.options.given.extend(given.iter().cloned());
-                let made = Arc::new(builder.commit_from_file(self.model.path())?);
+                let model = self.model.again(&builder.options, self.cache.as_ref())?;
+                let made = Arc::new(builder.commit(model)?);
                 all.insert(given, made.clone());
                 made
             }
@@ -579,7 +618,7 @@ impl Session {
     /// # Errors
     /// As [`Session::run`]; the request was cancelled, or is refused because it cannot be done in time.
     pub fn run_call(&self, inputs: &[(&str, &Tensor)], call: Call<'_>) -> Result<Outputs, Error> {
-        self.giving(inputs, |s| s.outputs(s.inner.run_call(inputs, call)?))
+        self.giving(inputs, |s| s.named(s.inner.run_call(inputs, call)?))
     }
 
     /// Takes no further requests and waits until those it has are done.
@@ -612,7 +651,7 @@ impl Session {
         timeline: &mut Timeline,
     ) -> Result<Outputs, Error> {
         self.giving(inputs, |s| {
-            s.outputs(s.inner.run_tensors(inputs, Some(&mut *timeline), None)?)
+            s.named(s.inner.run_tensors(inputs, Some(&mut *timeline), None)?)
         })
     }
 
@@ -628,7 +667,7 @@ impl Session {
         timeline: &mut Timeline,
     ) -> Result<Outputs, Error> {
         self.giving(inputs, |s| {
-            s.outputs(
+            s.named(
                 s.inner
                     .run_tensors(inputs, Some(&mut *timeline), Some(last))?,
             )
@@ -641,7 +680,7 @@ impl Session {
         self.inner.bind()
     }
 
-    fn outputs(&self, tensors: Vec<Tensor>) -> Result<Outputs, Error> {
+    fn named(&self, tensors: Vec<Tensor>) -> Result<Outputs, Error> {
         Ok(Outputs {
             names: self.inner.output_names().clone(),
             tensors,

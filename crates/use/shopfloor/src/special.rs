@@ -4,25 +4,29 @@ use layout::Dim;
 use plan::Program;
 use runtime::{Bound, Specialise};
 use std::path::PathBuf;
+use tensor::Bytes;
 
 /// What a model was read from, to read it again with more bound.
 pub(crate) struct Source {
     path: PathBuf,
+    memory: Option<Bytes>,
     options: ModelOptions,
     inputs: Vec<String>,
-    /// The files as they were when the model was read.
-    files: String,
+    /// The files as they were when the model was read; `None` for one that was read from memory.
+    files: Option<String>,
     cache: Option<Cache>,
 }
 
 impl Source {
-    /// `None` for a model that no files hold.
+    /// `None` for a model that neither files nor memory hold.
     pub fn of(model: &Model, cache: Option<Cache>) -> Option<Source> {
-        Some(Source {
+        let (memory, files) = (model.memory().cloned(), model.files_key());
+        (memory.is_some() || files.is_some()).then(|| Source {
             path: model.path().to_path_buf(),
+            memory,
             options: model.options().clone(),
             inputs: model.input_names(),
-            files: model.files_key()?,
+            files,
             cache,
         })
     }
@@ -51,9 +55,10 @@ impl Specialise for Source {
         options.taken.extend(bound.taken.clone());
         let late = bound.late.iter().map(|(s, n)| (s.to_string(), *n));
         options.late.extend(late);
-        let model = Model::open_with(&self.path, &options, self.cache.as_ref())
+        let cache = self.cache.as_ref();
+        let model = Model::read(&self.path, self.memory.as_ref(), &options, cache)
             .map_err(|e| e.to_string())?;
-        if model.files_key().as_ref() != Some(&self.files) {
+        if model.files_key() != self.files {
             return Err(format!(
                 "{} was changed since the model was loaded; load it again",
                 self.path.display()

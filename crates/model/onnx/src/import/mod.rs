@@ -3,7 +3,7 @@
 //! The lowering of each operator lies in [`crate::ops`]; here is what they stand on: names and
 //! scopes ([`ctx`]), attributes ([`node`]), helpers that add core ops ([`emit`]), known contents
 //! ([`known`]), types of what sequences hold ([`kind`]), types held as codes ([`narrow`]),
-//! functions and bodies ([`body`]); [`names`] checks the whole model beforehand.
+//! functions and bodies ([`body`]), what the file says of inputs and outputs ([`ports`]); [`names`] checks the whole model beforehand.
 
 mod body;
 mod ctx;
@@ -19,6 +19,7 @@ mod names;
 mod narrow;
 mod node;
 mod num;
+mod ports;
 pub(crate) mod sparse;
 mod stated;
 mod types;
@@ -26,6 +27,7 @@ mod types;
 pub use custom::{CustomLowered, CustomNode, CustomOp, CustomOps};
 pub use error::{ImportError, UnsupportedNode};
 pub use model::{ImportOptions, Imported, Report, import, import_file, import_refused};
+pub use ports::{Metadata, Port, PortDim};
 
 pub(crate) use body::BodyInput;
 pub(crate) use ctx::{Ctx, Item, MAX_UNROLLED, Mark};

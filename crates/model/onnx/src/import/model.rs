@@ -1,5 +1,6 @@
 //! The whole import: options, inputs, outputs, report.
 use super::names;
+use super::ports::{Metadata, Port, metadata, ports};
 use super::types::{dtype_of, narrow_name};
 use super::{Ctx, CustomOps, ImportError, Item, Kind, LowerError, Lowered, UnsupportedNode};
 use crate::proto::{AttributeValue, Dimension, Node, Type, ValueInfo};
@@ -52,6 +53,12 @@ pub struct Report {
     /// Initialisers that are inputs too: constants unless the caller gives them
     /// ([`ImportOptions::given`]).
     pub overridable: Vec<String>,
+    /// Inputs as the file states them, initialisers that are inputs too included.
+    pub inputs: Vec<Port>,
+    /// Outputs as the file states them; sizes that it leaves out and that are numbers are filled in.
+    pub outputs: Vec<Port>,
+    /// What the file says about itself.
+    pub metadata: Metadata,
     /// Every model node that was lowered, functions inlined, in order.
     pub nodes: Vec<Origin>,
     /// The files that it was read from: the model's own first, then those of external data. Empty
@@ -158,10 +165,8 @@ fn import_once(file: &ModelFile, options: &ImportOptions) -> Result<Imported, Im
         file: file.name().into(),
         source,
     })?;
-    Ok(Imported {
-        graph,
-        report: report(file, c.records),
-    })
+    let report = report(file, c.records, Some(&graph));
+    Ok(Imported { graph, report })
 }
 
 /// A graph that stands for a model which cannot be imported for all sizes at once, and why: its
@@ -186,7 +191,7 @@ pub fn import_refused(
     })?;
     Ok(Imported {
         graph,
-        report: report(file, Vec::new()),
+        report: report(file, Vec::new(), None),
     })
 }
 
@@ -667,8 +672,9 @@ fn visit(nodes: &[Node], f: &mut dyn FnMut(&Node)) {
     }
 }
 
-fn report(file: &ModelFile, nodes: Vec<Origin>) -> Report {
+fn report(file: &ModelFile, nodes: Vec<Origin>, made: Option<&Graph>) -> Report {
     let m = &file.model;
+    let (inputs, outputs) = ports(m, made);
     let mut operators = BTreeMap::new();
     let mut count = |n: &Node| {
         let name = match n.domain.as_str() {
@@ -712,6 +718,9 @@ fn report(file: &ModelFile, nodes: Vec<Origin>) -> Report {
             .filter(|i| m.graph.initializers.iter().any(|t| t.name == i.name))
             .map(|i| i.name.clone())
             .collect(),
+        inputs,
+        outputs,
+        metadata: metadata(m),
         operators,
         parameters,
         nodes,

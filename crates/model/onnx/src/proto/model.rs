@@ -29,6 +29,8 @@ pub struct Model {
     pub domain: String,
     /// The model's own version.
     pub model_version: i64,
+    /// Its description.
+    pub description: String,
     /// The main graph.
     pub graph: Graph,
     /// Functions that nodes may call like operators.
@@ -51,6 +53,8 @@ pub struct OpsetImport {
 pub struct Graph {
     /// The graph's name.
     pub name: String,
+    /// Its description.
+    pub description: String,
     /// Nodes in file order, which is topological by the standard; not checked here.
     pub nodes: Vec<Node>,
     /// Inputs; those that are also initializers have a default.
@@ -167,7 +171,7 @@ pub(crate) fn parse_model(bytes: &Bytes, name: &str) -> Result<Model, Error> {
     let mut c = Cursor::new(bytes, name, "ModelProto");
     let (mut ir_version, mut graph, mut opset_imports) = (None, None, Vec::new());
     let (mut producer_name, mut producer_version) = (String::new(), String::new());
-    let (mut domain, mut model_version) = (String::new(), 0);
+    let (mut domain, mut model_version, mut description) = (String::new(), 0, String::new());
     let (mut functions, mut metadata) = (Vec::new(), Vec::new());
     while let Some(f) = c.next_field()? {
         match f.number {
@@ -176,6 +180,7 @@ pub(crate) fn parse_model(bytes: &Bytes, name: &str) -> Result<Model, Error> {
             3 => producer_version = c.name(f, "producer_version")?,
             4 => domain = c.name(f, "domain")?,
             5 => model_version = c.i64(f, "model_version")?,
+            6 => description = c.prose(f, "doc_string")?,
             7 => {
                 let value = parse_graph(&mut c, f, "graph")?;
                 set_once(&mut graph, &c, "graph", value)?;
@@ -220,6 +225,7 @@ pub(crate) fn parse_model(bytes: &Bytes, name: &str) -> Result<Model, Error> {
         producer_version,
         domain,
         model_version,
+        description,
         graph,
         functions,
         metadata,
@@ -270,6 +276,7 @@ pub(super) fn parse_graph(
         match f.number {
             1 => graph.nodes.push(parse_node(&mut c, f)?),
             2 => graph.name = c.name(f, "name")?,
+            10 => graph.description = c.prose(f, "doc_string")?,
             5 => graph
                 .initializers
                 .push(parse_tensor(&mut c, f, "initializer")?),

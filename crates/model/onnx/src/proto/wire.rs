@@ -185,6 +185,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// A `string` field for people to read: what is not UTF-8 in it is replaced.
+    pub fn prose(&mut self, field: Field, name: &str) -> Result<String, Error> {
+        let bytes = self.slice(field, name)?;
+        Ok(String::from_utf8_lossy(bytes).into_owned())
+    }
+
     /// A cursor over a field that is a message called `message`.
     pub fn message(
         &mut self,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tensor::{Bytes, WeightStore, file_identity};
 
-const HEAD: &[u8] = b"shopfloor program 6\n";
+const HEAD: &[u8] = b"shopfloor program 7\n";
 /// Constants that are not in the model's files, together, in bytes: beyond it a program is not kept.
 const INLINE: usize = 16 << 20;
 

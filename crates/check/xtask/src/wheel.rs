@@ -1,0 +1,158 @@
+//! The wheel for Python: `cargo xtask wheel [--dev] [--beside]` builds it in an environment of its own, runs
+//! its tests, and says how large it is and how long its import takes; with `--beside` it also compares it with
+//! onnxruntime on models of the standard's tests.
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// What the tests need beside the wheel, as pip names it.
+const TOOLS: &[&str] = &["maturin>=1.9,<2", "numpy", "onnx==1.23.2", "pytest"];
+/// The package that `--beside` compares with.
+const OTHER: &[&str] = &["numpy", "onnx==1.23.2", "onnxruntime==1.32.0"];
+/// Most bytes of the wheel.
+const LARGEST: u64 = 8 << 20;
+/// Most milliseconds that the import takes beyond numpy's.
+const LONGEST_MS: f64 = 40.0;
+/// Measures the import in one process: numpy's first, then ours.
+const IMPORT: &str = "import time; import numpy; t = time.perf_counter(); import shopfloor; print(1e3 * (time.perf_counter() - t))";
+
+/// Builds the wheel and runs its tests.
+///
+/// # Errors
+/// Python is missing or too old, a package cannot be had, or something does not build.
+pub fn wheel(root: &Path, args: &[String]) -> Result<ExitCode, String> {
+    if let Some(a) = args.iter().find(|a| *a != "--dev" && *a != "--beside") {
+        return Err(format!(
+            "'{a}' is not known; usage: cargo xtask wheel [--dev] [--beside]"
+        ));
+    }
+    let asked = |flag: &str| args.iter().any(|a| a == flag);
+    let work = root.join("target/wheel");
+    let ours = Environment::new(work.join("ours"), TOOLS)?;
+    let package = root.join("crates/use/python");
+    let wheel = built(&ours, &package, &work.join("dist"), asked("--dev"))?;
+    ours.pip(&["--force-reinstall", "--no-deps", &text(&wheel)])?;
+    let tests = text(&package.join("tests"));
+    run(ours.program("python").args(["-m", "pytest", "-q", &tests]))?;
+    measured(&ours, &wheel, asked("--dev"))?;
+    if asked("--beside") {
+        beside(root, &work, &ours)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A virtual environment of Python.
+struct Environment(PathBuf);
+
+impl Environment {
+    /// The environment in `folder` with `packages`, made where it is not there.
+    fn new(folder: PathBuf, packages: &[&str]) -> Result<Environment, String> {
+        let environment = Environment(folder);
+        if !environment.0.join("bin/python").is_file() {
+            let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
+            run(Command::new(&python)
+                .args(["-m", "venv"])
+                .arg(&environment.0))
+            .map_err(|e| {
+                format!("{e}; install Python 3.10 or later with venv, or name it in PYTHON")
+            })?;
+        }
+        environment.pip(packages)?;
+        Ok(environment)
+    }
+
+    fn program(&self, name: &str) -> Command {
+        Command::new(self.0.join("bin").join(name))
+    }
+
+    fn pip(&self, packages: &[&str]) -> Result<(), String> {
+        let quiet = ["install", "--quiet", "--disable-pip-version-check"];
+        run(self.program("pip").args(quiet).args(packages))
+    }
+}
+
+/// Builds the wheel alone into `out` and gives its path.
+fn built(ours: &Environment, package: &Path, out: &Path, dev: bool) -> Result<PathBuf, String> {
+    if out.exists() {
+        std::fs::remove_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
+    }
+    let profile = if dev { "dev" } else { "dist" };
+    let manifest = text(&package.join("Cargo.toml"));
+    run(ours
+        .program("maturin")
+        .args([
+            "build",
+            "--locked",
+            "--profile",
+            profile,
+            "--manifest-path",
+            &manifest,
+        ])
+        .args(["--interpreter", &text(&ours.0.join("bin/python"))])
+        .arg("--out")
+        .arg(out))?;
+    let entries = std::fs::read_dir(out).map_err(|e| format!("{}: {e}", out.display()))?;
+    let mut wheels = entries.flatten().map(|e| e.path());
+    wheels
+        .find(|p| p.extension().is_some_and(|e| e == "whl"))
+        .ok_or_else(|| format!("{} holds no wheel", out.display()))
+}
+
+/// Prints size and time of the import, and fails where a wheel that is handed out is beyond its limits.
+fn measured(ours: &Environment, wheel: &Path, dev: bool) -> Result<(), String> {
+    let meta = std::fs::metadata(wheel).map_err(|e| format!("{}: {e}", wheel.display()))?;
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        let out = ours.program("python").args(["-c", IMPORT]).output();
+        let out = out.map_err(|e| format!("python cannot be started ({e})"))?;
+        let said = String::from_utf8_lossy(&out.stdout).trim().parse::<f64>();
+        times.push(said.map_err(|_| "the wheel cannot be imported; see its tests")?);
+    }
+    times.sort_by(f64::total_cmp);
+    let (bytes, ms) = (meta.len(), times[times.len() / 2]);
+    println!(
+        "{}: {:.2} MB; its import takes {ms:.1} ms beyond numpy's",
+        wheel.display(),
+        bytes as f64 / 1e6
+    );
+    if !dev && (bytes > LARGEST || ms > LONGEST_MS) {
+        return Err(format!(
+            "the wheel may take {:.1} MB and its import {LONGEST_MS} ms; see what was added",
+            LARGEST as f64 / 1e6
+        ));
+    }
+    Ok(())
+}
+
+/// Compares with onnxruntime on the standard's tests.
+fn beside(root: &Path, work: &Path, ours: &Environment) -> Result<(), String> {
+    let theirs = Environment::new(work.join("theirs"), OTHER)?;
+    let fetch = root.join("scripts/fetch-node-tests.sh");
+    let out = Command::new("sh").arg(&fetch).output();
+    let out = out.map_err(|e| format!("{}: {e}", fetch.display()))?;
+    let tests = String::from_utf8_lossy(&out.stdout).trim().to_string();
+    if tests.is_empty() {
+        return Err(
+            "the standard's tests could not be made; see scripts/fetch-node-tests.sh".into(),
+        );
+    }
+    let compare = root.join("crates/use/python/tests/beside/compare.py");
+    run(ours
+        .program("python")
+        .arg(compare)
+        .arg(theirs.0.join("bin/python"))
+        .arg(ours.0.join("bin/python"))
+        .arg(tests))
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    match command.status() {
+        Ok(s) if s.success() => Ok(()),
+        Ok(s) => Err(format!("{program} ended with {s}")),
+        Err(e) => Err(format!("{program} cannot be started ({e})")),
+    }
+}

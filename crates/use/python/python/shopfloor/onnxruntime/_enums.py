@@ -1,0 +1,64 @@
+"""Enumerations of onnxruntime."""
+
+from enum import IntEnum
+
+
+class GraphOptimizationLevel(IntEnum):
+    """How far a graph is rewritten. shopfloor always plans the whole model."""
+
+    ORT_DISABLE_ALL = 0
+    ORT_ENABLE_BASIC = 1
+    ORT_ENABLE_EXTENDED = 2
+    ORT_ENABLE_LAYOUT = 3
+    ORT_ENABLE_ALL = 99
+
+
+class ExecutionMode(IntEnum):
+    """Whether operators run side by side. shopfloor's plan decides."""
+
+    ORT_SEQUENTIAL = 0
+    ORT_PARALLEL = 1
+
+
+class ExecutionOrder(IntEnum):
+    """In what order operators run. shopfloor's plan decides."""
+
+    DEFAULT = 0
+    PRIORITY_BASED = 1
+    MEMORY_EFFICIENT = 2
+
+
+class OrtAllocatorType(IntEnum):
+    """Kinds of allocators."""
+
+    INVALID = -1
+    ORT_DEVICE_ALLOCATOR = 0
+    ORT_ARENA_ALLOCATOR = 1
+
+
+class OrtMemType(IntEnum):
+    """Kinds of memory."""
+
+    CPU_INPUT = -2
+    CPU_OUTPUT = -1
+    CPU = -1
+    DEFAULT = 0
+
+
+class OrtSparseFormat(IntEnum):
+    """Forms of sparse tensors."""
+
+    ORT_SPARSE_UNDEFINED = 0
+    ORT_SPARSE_COO = 1
+    ORT_SPARSE_CSRC = 2
+    ORT_SPARSE_BLOCK_SPARSE = 4
+
+
+# Members stand beside their class, as onnxruntime's do.
+ORT_DISABLE_ALL = GraphOptimizationLevel.ORT_DISABLE_ALL
+ORT_ENABLE_BASIC = GraphOptimizationLevel.ORT_ENABLE_BASIC
+ORT_ENABLE_EXTENDED = GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+ORT_ENABLE_LAYOUT = GraphOptimizationLevel.ORT_ENABLE_LAYOUT
+ORT_ENABLE_ALL = GraphOptimizationLevel.ORT_ENABLE_ALL
+ORT_SEQUENTIAL = ExecutionMode.ORT_SEQUENTIAL
+ORT_PARALLEL = ExecutionMode.ORT_PARALLEL

@@ -1,0 +1,124 @@
+"""Errors of shopfloor as onnxruntime would have said them: the same class, the same first words."""
+
+import os
+import re
+from typing import Any, Optional, Union
+
+import numpy as np
+
+import shopfloor
+from shopfloor._types import onnx_name
+
+from ._errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile, NotImplemented
+
+
+def _failed(source: Union[str, bytes], text: str) -> str:
+    return text if isinstance(source, bytes) else f"Load model from {source} failed:{text}"
+
+
+def source(source: Union[str, bytes]) -> None:
+    """Raises where there is no file, or nothing in it."""
+    if isinstance(source, bytes):
+        empty = not source
+    elif not os.path.exists(source):
+        text = f"Load model {source} failed. File doesn't exist"
+        raise NoSuchFile(3, _failed(source, text))
+    elif os.path.isdir(source):
+        raise InvalidProtobuf(7, _failed(source, "Protobuf parsing failed."))
+    else:
+        empty = os.path.getsize(source) == 0
+    if empty:
+        raise InvalidArgument(2, _failed(source, "No graph was found in the protobuf."))
+
+
+def load(source: Union[str, bytes], error: shopfloor.Error) -> Exception:
+    """The exception for a model that cannot be made a session."""
+    text = _failed(source, str(error))
+    if isinstance(error, shopfloor.DamagedError):
+        if isinstance(source, bytes):
+            return InvalidProtobuf(7, f"Failed to load model because protobuf parsing failed. {text}")
+        return InvalidProtobuf(7, f"Load model from {source} failed:Protobuf parsing failed. {error}")
+    if isinstance(error, shopfloor.UnsupportedError):
+        domains = re.findall(r"node '.*?': (\S+?)::", str(error))
+        if any(domain not in ("ai.onnx", "ai.onnx.ml", "com.microsoft") for domain in domains):
+            return Fail(1, text)
+        return NotImplemented(9, text)
+    if re.search(r"ir_version|opset", text):
+        return Fail(1, text)
+    if isinstance(error, shopfloor.ModelError):
+        return InvalidGraph(10, text)
+    return Fail(1, text)
+
+
+def missing(session: Any, feed: Any) -> None:
+    """Raises where inputs are missing, as onnxruntime does before it looks at anything else."""
+    names = [arg.name for arg in session.get_inputs() if not arg.type.startswith("optional(")]
+    left = [name for name in names if name not in feed]
+    if left:
+        raise ValueError(f"Required inputs ({left}) are missing from input feed ({list(feed.keys())}).")
+
+
+def _given_type(value: Any) -> Optional[str]:
+    """The type of a value as ONNX spells it; ``None`` where it is no array."""
+    if isinstance(value, np.ndarray):
+        return onnx_name(value.dtype)
+    return None
+
+
+def _dims(name: str, shape: tuple[int, ...], want: list[Any]) -> Optional[str]:
+    wrong = [
+        f" index: {k} Got: {got} Expected: {size}"
+        for k, (got, size) in enumerate(zip(shape, want))
+        if isinstance(size, int) and size >= 0 and got != size
+    ]
+    if not wrong:
+        return None
+    lines = "\n".join(wrong)
+    return (
+        f"Got invalid dimensions for input: {name} for the following indices\n{lines}\n"
+        " Please fix either the inputs/outputs or the model."
+    )
+
+
+def _input(arg: Any, value: Any) -> Optional[str]:
+    """What is wrong with the value of an input, in onnxruntime's words."""
+    got = _given_type(value)
+    if got is None or not arg.type.startswith("tensor("):
+        return None
+    if got != arg.type:
+        return f"Unexpected input data type. Actual: ({got}) , expected: ({arg.type})"
+    if arg.stated and value.ndim != len(arg.shape):
+        return (
+            f"Invalid rank for input: {arg.name} Got: {value.ndim} Expected: {len(arg.shape)} "
+            "Please fix either the inputs/outputs or the model."
+        )
+    return _dims(arg.name, value.shape, arg.shape) if arg.stated else None
+
+
+def run(session: Any, names: Any, feed: Any, error: Exception) -> Exception:
+    """The exception for a request that failed with ``error``."""
+    if not hasattr(feed, "keys"):
+        return AttributeError(f"'{type(feed).__name__}' object has no attribute 'keys'")
+    try:
+        missing(session, feed)
+    except ValueError as e:
+        return e
+    if not isinstance(error, (shopfloor.Error, TypeError)):
+        return error
+    args = {arg.name: arg for arg in session.get_inputs() + session.get_overridable_initializers()}
+    for name in feed:
+        if name not in args:
+            return InvalidArgument(2, f"Invalid input name: {name}")
+    outputs = [arg.name for arg in session.get_outputs()]
+    for name in names or []:
+        if name not in outputs:
+            return InvalidArgument(2, f"Invalid output name:{name}")
+    for name, value in feed.items():
+        text = _input(args[name], value)
+        if text is not None:
+            return InvalidArgument(2, text)
+    if isinstance(error, TypeError):
+        return RuntimeError(f"{error}")
+    if re.search(r"out of range|out of bounds|outside", str(error)):
+        return InvalidArgument(2, f"Non-zero status code returned while running a node. Status Message: {error}")
+    return Fail(1, f"Non-zero status code returned while running a node. Status Message: {error}")

@@ -1,0 +1,155 @@
+"""Options of sessions and runs, and what models say of themselves."""
+
+from typing import Any, Optional, Union
+
+from ._enums import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, OrtAllocatorType, OrtMemType
+from ._errors import RuntimeException, unsupported
+
+
+class SessionOptions:
+    """How a session is made. Of these options the number of threads, the sizes of free dimensions and
+    profiling have an effect; the others are accepted, since shopfloor's plan decides what they are about."""
+
+    def __init__(self) -> None:
+        self.enable_cpu_mem_arena = True
+        self.enable_mem_pattern = True
+        self.enable_mem_reuse = True
+        self.enable_profiling = False
+        self.execution_mode = ExecutionMode.ORT_SEQUENTIAL
+        self.execution_order = ExecutionOrder.DEFAULT
+        self.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_ALL
+        self.inter_op_num_threads = 0
+        self.intra_op_num_threads = 0
+        self.log_severity_level = -1
+        self.log_verbosity_level = 0
+        self.logid = ""
+        self.optimized_model_filepath = ""
+        self.profile_file_prefix = "onnxruntime_profile_"
+        self.use_deterministic_compute = False
+        self.use_per_session_threads = True
+        self._entries: dict[str, str] = {}
+        self._dims: dict[str, int] = {}
+        self._providers: list[str] = []
+
+    def add_session_config_entry(self, key: str, value: str) -> None:
+        """Keeps an entry; none has an effect."""
+        self._entries[key] = value
+
+    def get_session_config_entry(self, key: str) -> str:
+        """An entry that was added."""
+        if key not in self._entries:
+            raise RuntimeException(f"SessionOptions does not have configuration with key: {key}")
+        return self._entries[key]
+
+    def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
+        """Gives a symbolic dimension a size for good."""
+        self._dims[name] = int(size)
+
+    def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
+        """Not supported."""
+        raise unsupported(
+            "SessionOptions.add_free_dimension_override_by_denotation", "name the dimension"
+        )
+
+    def add_provider(self, name: str, options: dict) -> None:
+        """Names an execution provider for the session."""
+        self._providers.append(name)
+
+    def has_providers(self) -> bool:
+        """Whether execution providers were named."""
+        return bool(self._providers)
+
+    def add_initializer(self, name: str, value: Any) -> None:
+        """Not supported."""
+        raise unsupported("SessionOptions.add_initializer", "store the tensor in the model")
+
+    def add_external_initializers(self, names: list, values: list) -> None:
+        """Not supported."""
+        raise unsupported("SessionOptions.add_external_initializers", "store the tensors beside the model")
+
+    def add_external_initializers_from_files_in_memory(self, *arguments: Any) -> None:
+        """Not supported."""
+        raise unsupported(
+            "SessionOptions.add_external_initializers_from_files_in_memory",
+            "store the tensors beside the model",
+        )
+
+    def register_custom_ops_library(self, path: str) -> None:
+        """Not supported."""
+        raise unsupported(
+            f"SessionOptions.register_custom_ops_library('{path}')",
+            "write the operator as a kernel of shopfloor",
+        )
+
+
+class RunOptions:
+    """How one request runs. ``terminate`` refuses it; the others are accepted."""
+
+    def __init__(self) -> None:
+        self.log_severity_level = -1
+        self.log_verbosity_level = 0
+        self.logid = ""
+        self.only_execute_path_to_fetches = False
+        self.terminate = False
+        self._entries: dict[str, str] = {}
+
+    def add_run_config_entry(self, key: str, value: str) -> None:
+        """Keeps an entry; none has an effect."""
+        self._entries[key] = value
+
+    def get_run_config_entry(self, key: str) -> str:
+        """An entry that was added."""
+        if key not in self._entries:
+            raise RuntimeException(f"RunOptions does not have configuration with key: {key}")
+        return self._entries[key]
+
+    def add_active_adapter(self, adapter: Any) -> None:
+        """Not supported."""
+        raise unsupported("RunOptions.add_active_adapter", "merge the adapter into the model")
+
+
+class NodeArg:
+    """An input or output of a model: name, type, and dimensions."""
+
+    def __init__(self, name: str, type: str, shape: Optional[list[Union[int, str, None]]]) -> None:
+        self.name = name
+        self.type = type
+        self.shape = [] if shape is None else shape
+        #: Whether the model states the rank.
+        self.stated = shape is not None
+
+    def __repr__(self) -> str:
+        return f"NodeArg(name='{self.name}', type='{self.type}', shape={self.shape})"
+
+
+class ModelMetadata:
+    """What a model says about itself."""
+
+    #: What onnxruntime gives for a model that states no version.
+    _NO_VERSION = 2**63 - 1
+
+    def __init__(self, metadata: dict[str, Any]) -> None:
+        self.custom_metadata_map: dict[str, str] = metadata["custom"]
+        self.description: str = metadata["description"]
+        self.domain: str = metadata["domain"]
+        self.graph_description: str = metadata["graph_description"]
+        self.graph_name: str = metadata["graph_name"]
+        self.producer_name: str = metadata["producer_name"]
+        self.version: int = metadata["version"] or self._NO_VERSION
+
+
+class OrtMemoryInfo:
+    """Where memory is; of the host alone here."""
+
+    def __init__(self, name: str, allocator: OrtAllocatorType, id: int, kind: OrtMemType) -> None:
+        self.name = name
+        self.device_id = id
+        self.allocator_type = allocator
+        self.mem_type = kind
+
+
+class OrtArenaCfg:
+    """Accepted: shopfloor's plans hold the memory of a request."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.settings = arguments

@@ -1,0 +1,266 @@
+"""Sessions of onnxruntime over those of shopfloor."""
+
+import json
+import os
+import threading
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
+
+import shopfloor
+
+from . import _explain
+from ._binding import IOBinding
+from ._enums import OrtAllocatorType, OrtMemType
+from ._environment import get_all_providers, get_available_providers
+from ._errors import Fail, unsupported
+from ._options import ModelMetadata, NodeArg, OrtMemoryInfo, RunOptions, SessionOptions
+from ._values import OrtValue
+
+
+def check_and_normalize_provider_args(
+    providers: Optional[Sequence[Any]],
+    provider_options: Optional[Sequence[dict]],
+    available_provider_names: Sequence[str],
+) -> tuple[list[str], list[dict]]:
+    """Names and options of providers in one form; those that are not there are left out with a warning."""
+    if providers is None:
+        return [], []
+    if provider_options is not None and len(providers) != len(provider_options):
+        raise ValueError("'providers' and 'provider_options' should be the same length if both are given.")
+    found: dict[str, dict] = {}
+    for k, provider in enumerate(providers):
+        name, options = provider if isinstance(provider, tuple) else (provider, {})
+        if not isinstance(name, str):
+            raise ValueError("'providers' values must be either strings or (string, dict) tuples.")
+        if provider_options is not None:
+            options = provider_options[k]
+        if name in available_provider_names:
+            found.setdefault(name, {str(key): str(value) for key, value in options.items()})
+        else:
+            warnings.warn(
+                f"Specified provider '{name}' is not in available provider names."
+                f"Available providers: '{', '.join(available_provider_names)}'",
+                stacklevel=4,
+            )
+    return list(found), list(found.values())
+
+
+class Session:
+    """What all kinds of sessions have."""
+
+    _sess: Any
+    _sess_options: SessionOptions
+
+    def _describe(self) -> None:
+        """Reads what the model says of itself, and where runs go."""
+        native = self._sess
+        self._inputs_meta = [NodeArg(*port) for port in native._inputs()]
+        self._outputs_meta = [NodeArg(*port) for port in native._outputs()]
+        self._overridable_initializers = [NodeArg(*port) for port in native._overridable()]
+        self._model_meta = ModelMetadata(native._metadata())
+        self._native_run = native.run
+
+    def get_session_options(self) -> SessionOptions:
+        """The options of the session."""
+        return self._sess_options
+
+    def get_inputs(self) -> list[NodeArg]:
+        """Inputs that every request gives."""
+        return self._inputs_meta
+
+    def get_outputs(self) -> list[NodeArg]:
+        """Outputs."""
+        return self._outputs_meta
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """Initialisers that a request may give."""
+        return self._overridable_initializers
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the model says about itself."""
+        return self._model_meta
+
+    def _memory_infos(self, count: int) -> list[OrtMemoryInfo]:
+        kinds = (OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, OrtMemType.DEFAULT)
+        return [OrtMemoryInfo("Cpu", *kinds) for _ in range(count)]
+
+    def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
+        """Where inputs lie."""
+        return self._memory_infos(len(self._inputs_meta))
+
+    def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
+        """Where outputs lie."""
+        return self._memory_infos(len(self._outputs_meta))
+
+    def get_providers(self) -> list[str]:
+        """Names of the execution providers of the session."""
+        return self._providers
+
+    def get_provider_options(self) -> dict[str, dict]:
+        """Options by execution provider."""
+        return self._provider_options
+
+    def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
+        """Makes the session anew with these execution providers."""
+        self._set_providers(providers, provider_options)
+
+    def _set_providers(self, providers: Any, provider_options: Any) -> None:
+        available = get_available_providers()
+        names, options = check_and_normalize_provider_args(providers, provider_options, available)
+        if "CPUExecutionProvider" not in names:
+            names.append("CPUExecutionProvider")
+            options.append({})
+        self._providers = names
+        self._provider_options = dict(zip(names, options))
+
+    def enable_fallback(self) -> None:
+        """Accepted."""
+        self._enable_fallback = True
+
+    def disable_fallback(self) -> None:
+        """Accepted."""
+        self._enable_fallback = False
+
+    def run(self, output_names: Any, input_feed: Any, run_options: Optional[RunOptions] = None) -> list[Any]:
+        """Runs a request: the outputs that are named, or all, as arrays, lists and dicts."""
+        if run_options is not None and run_options.terminate:
+            raise Fail(1, "Exiting due to terminate flag being set to true.")
+        try:
+            return self._native_run(output_names, input_feed)
+        except Exception as error:
+            raise _explain.run(self, output_names, input_feed, error) from None
+
+    def run_async(
+        self,
+        output_names: Any,
+        input_feed: Any,
+        callback: Callable[[Any, Any, str], None],
+        user_data: Any,
+        run_options: Optional[RunOptions] = None,
+    ) -> None:
+        """Runs a request on a thread of its own, which then calls ``callback(outputs, user_data, error)``."""
+        _explain.missing(self, input_feed)
+
+        def request() -> None:
+            try:
+                outputs, error = self.run(output_names, input_feed, run_options), ""
+            except Exception as e:
+                outputs, error = [], str(e)
+            callback(outputs, user_data, error)
+
+        threading.Thread(target=request, name="shopfloor-request", daemon=True).start()
+
+    def run_with_ort_values(self, output_names: Any, input_dict_ort_values: Any, run_options: Optional[RunOptions] = None) -> list[OrtValue]:
+        """Runs a request on values of onnxruntime."""
+        feed = {name: value.numpy() for name, value in input_dict_ort_values.items()}
+        return [OrtValue(value) for value in self.run(output_names, feed, run_options)]
+
+    def run_with_ortvaluevector(self, *arguments: Any) -> None:
+        """Not supported."""
+        raise unsupported("InferenceSession.run_with_ortvaluevector", "use run_with_ort_values")
+
+    def io_binding(self) -> IOBinding:
+        """Inputs and outputs that stay from request to request."""
+        return IOBinding(self)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: Optional[RunOptions] = None) -> None:
+        """Runs a request on what is bound."""
+        iobinding._run(run_options)
+
+    def get_profiling_start_time_ns(self) -> int:
+        """When profiling began, in nanoseconds."""
+        return self._profiling_start_time_ns
+
+    def end_profiling(self) -> str:
+        """Writes what was recorded as Chrome trace events and gives the name of the file."""
+        if not self._sess_options.enable_profiling:
+            return ""
+        events: list[dict] = []
+        for start, trace in self._sess._traces():
+            for event in json.loads(trace)["traceEvents"]:
+                if "ts" in event:
+                    event["ts"] += start
+                events.append(event)
+        stamp = time.strftime("%Y-%m-%d_%H-%M-%S")
+        name = f"{self._sess_options.profile_file_prefix}_{stamp}.json"
+        with open(name, "w", encoding="utf-8") as file:
+            json.dump(events, file)
+        return name
+
+    def get_tuning_results(self) -> list:
+        """None: shopfloor's plans need no tuning."""
+        return []
+
+    def set_tuning_results(self, results: Any, *, error_on_invalid: bool = False) -> None:
+        """Not supported."""
+        raise unsupported("InferenceSession.set_tuning_results", "leave it out")
+
+    def set_ep_dynamic_options(self, options: dict) -> None:
+        """Accepted."""
+
+
+class InferenceSession(Session):
+    """A model ready to run, by its path or its bytes."""
+
+    def __init__(
+        self,
+        path_or_bytes: Any,
+        sess_options: Optional[SessionOptions] = None,
+        providers: Optional[Sequence[Any]] = None,
+        provider_options: Optional[Sequence[dict]] = None,
+        **kwargs: Any,
+    ) -> None:
+        if isinstance(path_or_bytes, (str, os.PathLike)):
+            self._model_path: Optional[str] = os.fspath(path_or_bytes)
+            self._model_bytes: Optional[bytes] = None
+        elif isinstance(path_or_bytes, bytes):
+            self._model_path, self._model_bytes = None, path_or_bytes
+        else:
+            raise TypeError(f"Unable to load from type '{type(path_or_bytes)}'")
+        self._sess_options = SessionOptions() if sess_options is None else sess_options
+        self._sess_options_initial = sess_options
+        self._enable_fallback = bool(kwargs.get("enable_fallback", True))
+        self._read_config_from_model = os.environ.get("ORT_LOAD_CONFIG_FROM_MODEL") == "1"
+        self._fallback_providers = ["CPUExecutionProvider"]
+        self._unknown(providers)
+        self._set_providers(providers, provider_options)
+        self._create_inference_session(self._providers, None)
+
+    @staticmethod
+    def _unknown(providers: Optional[Sequence[Any]]) -> None:
+        """Warns of providers that onnxruntime does not know either."""
+        for provider in providers or []:
+            name = provider[0] if isinstance(provider, tuple) and provider else provider
+            if isinstance(name, str) and name not in get_all_providers():
+                warnings.warn(f"Unknown Provider Type: {name}", stacklevel=3)
+
+    def _create_inference_session(self, providers: Any, provider_options: Any, disabled_optimizers: Any = None) -> None:
+        """Reads the model and plans it."""
+        options = self._sess_options
+        if options.optimized_model_filepath:
+            raise unsupported(
+                "SessionOptions.optimized_model_filepath", "save the plan with the command `shopfloor plan --out`"
+            )
+        source = self._model_bytes if self._model_path is None else self._model_path
+        _explain.source(source)
+        try:
+            self._sess = shopfloor.Session(
+                source,
+                threads=options.intra_op_num_threads or None,
+                dims=options._dims,
+                record=options.enable_profiling,
+            )
+        except shopfloor.Error as error:
+            raise _explain.load(source, error) from None
+        self._profiling_start_time_ns = time.time_ns() if options.enable_profiling else 0
+        self._describe()
+
+    def __getstate__(self) -> dict[str, Any]:
+        made = ("_sess", "_native_run", "_inputs_meta", "_outputs_meta", "_overridable_initializers", "_model_meta")
+        return {name: value for name, value in self.__dict__.items() if name not in made}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._create_inference_session(self._providers, None)

@@ -1,0 +1,3 @@
+"""The version of onnxruntime whose interface this is."""
+
+VERSION = "1.32.0"

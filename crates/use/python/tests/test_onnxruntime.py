@@ -1,0 +1,174 @@
+"""The interface of onnxruntime."""
+
+import json
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from conftest import model_of
+from onnx import TensorProto, helper
+
+import shopfloor.onnxruntime as ort
+from shopfloor.onnxruntime.capi import onnxruntime_pybind11_state as state
+
+X = np.ones((3, 2), np.float32)
+
+
+class Kept(ort.InferenceSession):
+    """A session that a package derives."""
+
+    def __init__(self, path):
+        super().__init__(path, providers=["CPUExecutionProvider"])
+        self.extra = 5
+
+
+def test_what_packages_read(add, tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(add)
+    s = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    assert (s._model_path, s._model_bytes, s._providers) == (str(path), None, ["CPUExecutionProvider"])
+    assert ort.InferenceSession(add)._model_bytes == add
+    arg = s.get_inputs()[0]
+    assert (arg.name, arg.type, arg.shape) == ("a", "tensor(float)", ["n", 2])
+    assert repr(arg) == "NodeArg(name='a', type='tensor(float)', shape=['n', 2])"
+    meta = s.get_modelmeta()
+    assert (meta.producer_name, meta.version, meta.custom_metadata_map) == ("tests", 3, {"key": "value"})
+    assert s.get_providers() == ["CPUExecutionProvider"] == list(s.get_provider_options())
+    assert ort.get_device() == "CPU" and ort.__version__ == "1.32.0"
+
+
+def test_sessions_are_derived_and_pickled(add, tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(add)
+    again = pickle.loads(pickle.dumps(Kept(str(path))))
+    assert again.extra == 5
+    np.testing.assert_array_equal(again.run(None, {"a": X, "b": X})[0], 2 * X)
+
+
+@pytest.mark.parametrize(
+    ("names", "feed", "kind", "text"),
+    [
+        (None, {"a": X}, ValueError, "Required inputs (['b']) are missing from input feed (['a'])."),
+        (None, {"a": X, "b": X, "z": X}, state.InvalidArgument, "2 : INVALID_ARGUMENT : Invalid input name: z"),
+        (["q"], {"a": X, "b": X}, state.InvalidArgument, "2 : INVALID_ARGUMENT : Invalid output name:q"),
+        (None, {"a": X[0], "b": X}, state.InvalidArgument, "Invalid rank for input: a Got: 1 Expected: 2"),
+        (
+            None,
+            {"a": np.ones((3, 4), np.float32), "b": X},
+            state.InvalidArgument,
+            "Got invalid dimensions for input: a for the following indices\n index: 1 Got: 4 Expected: 2",
+        ),
+        (
+            None,
+            {"a": X.astype(np.float64), "b": X},
+            state.InvalidArgument,
+            "Unexpected input data type. Actual: (tensor(double)) , expected: (tensor(float))",
+        ),
+        (None, {"a": np.ones((4, 2), np.float32), "b": X}, state.Fail, "1 : FAIL : Non-zero status code"),
+        (None, {"a": 1.0, "b": X}, Exception, ""),
+        (None, [X], AttributeError, "'list' object has no attribute 'keys'"),
+    ],
+)
+def test_wrong_requests_raise_as_onnxruntime_does(add, names, feed, kind, text):
+    with pytest.raises(kind) as raised:
+        ort.InferenceSession(add).run(names, feed)
+    assert text in str(raised.value)
+
+
+def test_models_that_cannot_be_loaded(tmp_path):
+    with pytest.raises(state.NoSuchFile, match=r"\[ONNXRuntimeError\] : 3 : NO_SUCHFILE : Load model from"):
+        ort.InferenceSession("/no/such.onnx")
+    with pytest.raises(state.InvalidProtobuf, match="7 : INVALID_PROTOBUF"):
+        ort.InferenceSession(b"abcdefgh")
+    with pytest.raises(state.InvalidArgument, match="2 : INVALID_ARGUMENT"):
+        ort.InferenceSession(b"")
+    with pytest.raises(TypeError, match="Unable to load from type"):
+        ort.InferenceSession(3)
+    with pytest.raises(state.InvalidProtobuf):
+        ort.InferenceSession(str(tmp_path))
+
+
+def test_what_is_missing_raises_by_name(add):
+    for call in (
+        lambda: ort.SessionOptions().register_custom_ops_library("x.so"),
+        lambda: ort.ModelCompiler,
+        lambda: ort.SparseTensor(),
+        lambda: ort.OrtValue.ortvalue_from_numpy(X, "cuda"),
+    ):
+        with pytest.raises(state.NotImplemented, match=r"\[ONNXRuntimeError\] : 9 : NOT_IMPLEMENTED"):
+            call()
+    with pytest.raises(AttributeError):
+        ort.nothing_of_that_name
+
+
+def test_requests_run_beside(add):
+    done, got = threading.Event(), []
+
+    def callback(outputs, data, error):
+        got.append((outputs, data, error))
+        done.set()
+
+    ort.InferenceSession(add).run_async(None, {"a": X, "b": X}, callback, "data")
+    assert done.wait(60)
+    np.testing.assert_array_equal(got[0][0][0], 2 * X)
+    assert got[0][1:] == ("data", "")
+
+
+def test_values_and_bindings(add):
+    s = ort.InferenceSession(add)
+    value = ort.OrtValue.ortvalue_from_numpy(X)
+    assert (value.shape(), value.data_type(), value.element_type()) == ([3, 2], "tensor(float)", 1)
+    assert value.is_tensor() and value.has_value() and value.device_name() == "cpu"
+    (c,) = s.run_with_ort_values(None, {"a": value, "b": value})
+    np.testing.assert_array_equal(c.numpy(), 2 * X)
+    np.testing.assert_array_equal(np.from_dlpack(ort.OrtValue.from_dlpack(X)), X)
+    into = ort.OrtValue.ortvalue_from_shape_and_type([3, 2], np.float32)
+    binding = s.io_binding()
+    binding.bind_cpu_input("a", X)
+    binding.bind_input("b", "cpu", 0, np.float32, X.shape, X.ctypes.data)
+    binding.bind_ortvalue_output("c", into)
+    s.run_with_iobinding(binding)
+    np.testing.assert_array_equal(into.numpy(), 2 * X)
+    np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], 2 * X)
+    binding.clear_binding_outputs()
+    binding.bind_output("c")
+    s.run_with_iobinding(binding)
+    np.testing.assert_array_equal(binding.get_outputs()[0].numpy(), 2 * X)
+    with pytest.raises(state.InvalidArgument):
+        binding.bind_cpu_input("nope", X)
+
+
+def test_a_profile_is_written(add, tmp_path):
+    options = ort.SessionOptions()
+    options.enable_profiling = True
+    options.profile_file_prefix = str(tmp_path / "trace")
+    s = ort.InferenceSession(add, options)
+    for _ in range(3):
+        s.run(None, {"a": X, "b": X})
+    name = s.end_profiling()
+    events = json.loads(open(name, encoding="utf-8").read())
+    assert [e for e in events if e.get("ph") == "X"]
+
+
+def test_initialisers_are_given(add):
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [2], [1.0, 2.0])
+    model = model_of(
+        [helper.make_node("Add", ["x", "w"], ["y"])],
+        [("x", TensorProto.FLOAT, [2]), ("w", TensorProto.FLOAT, [2])],
+        [("y", TensorProto.FLOAT, [2])],
+        [weight],
+    )
+    s = ort.InferenceSession(model.SerializeToString())
+    assert [a.name for a in s.get_inputs()] == ["x"]
+    assert [a.name for a in s.get_overridable_initializers()] == ["w"]
+    x = np.ones(2, np.float32)
+    assert s.run(None, {"x": x})[0].tolist() == [2, 3]
+    assert s.run(None, {"x": x, "w": np.full(2, 5, np.float32)})[0].tolist() == [6, 6]
+
+
+def test_run_options(add):
+    options = ort.RunOptions()
+    options.terminate = True
+    with pytest.raises(state.Fail, match="terminate"):
+        ort.InferenceSession(add).run(None, {"a": X, "b": X}, options)
