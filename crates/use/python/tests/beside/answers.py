@@ -36,6 +36,12 @@ def feeds(folder, model):
     return {i.name: tensor(data / f"input_{k}.pb", i.type) for k, i in enumerate(inputs)}
 
 
+def reference(folder, model):
+    """The outputs that the standard states for the first set of inputs."""
+    data = folder / "test_data_set_0"
+    return [tensor(data / f"output_{k}.pb", o.type) for k, o in enumerate(model.graph.output)]
+
+
 def answer(call):
     """What a call gives, or the class and the message of what it raises."""
     try:
@@ -83,6 +89,7 @@ def answers(folder, onnxruntime):
         "load": ("gives",),
         "inputs": [arg(a) for a in session.get_inputs()],
         "outputs": [arg(a) for a in session.get_outputs()],
+        "reference": ("gives", plain(reference(folder, model))),
         "run": answer(lambda: plain(session.run(None, feed))),
         "no such output": answer(lambda: plain(session.run(["no such output"], feed))),
     }

@@ -37,6 +37,8 @@ def asked(python, folders, ours):
         done = subprocess.run([python, "-W", "ignore", str(ANSWERS), *flag, str(listed), str(out)])
         if done.returncode:
             print(f"{python} ended with {done.returncode} before it had all answers")
+        if not out.exists():
+            sys.exit(f"{python} gave no answers; install onnx and the engine there")
         return pickle.loads(out.read_bytes())
 
 
@@ -53,7 +55,9 @@ def equal(a, b):
         return False
     if a.dtype.kind == "f":
         loose = 2e-2 if a.dtype == np.float16 else 1e-3
-        return np.allclose(a, b, rtol=loose, atol=loose / 10, equal_nan=True)
+        finite = np.abs(a[np.isfinite(a)].astype(np.float64))
+        near = loose / 10 * max(1.0, finite.max(initial=0.0))
+        return np.allclose(a, b, rtol=loose, atol=near, equal_nan=True)
     if a.dtype.kind in "iu":
         return bool((np.abs(a.astype(np.int64) - b.astype(np.int64)) <= (a.dtype.itemsize == 1)).all())
     return bool((a == b).all())
@@ -101,8 +105,10 @@ def compared(theirs, ours):
     for what, answer in theirs.items():
         if what in ("inputs", "outputs"):
             differs = shapes(answer, ours[what])
-        elif what == "load":
+        elif what in ("load", "reference"):
             differs = None
+        elif what == "run" and equal(ours["reference"], ours["run"]):
+            differs = None  # The standard's own answer, whatever onnxruntime gives.
         else:
             differs = difference(answer, ours.get(what, ("raises", "nothing", "")))
         if differs:

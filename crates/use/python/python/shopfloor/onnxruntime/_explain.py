@@ -95,6 +95,22 @@ def _input(arg: Any, value: Any) -> Optional[str]:
     return _dims(arg.name, value.shape, arg.shape) if arg.stated else None
 
 
+def mended(session: Any, feed: Any) -> Optional[dict[str, Any]]:
+    """The inputs with what onnxruntime lets pass put right: optional values that are left out, and arrays of
+    one element where the model takes scalars. ``None`` where there is nothing of that."""
+    if not isinstance(feed, dict):
+        return None
+    made: dict[str, Any] = {}
+    for arg in session.get_inputs():
+        value = feed.get(arg.name)
+        if arg.name not in feed and arg.type.startswith("optional("):
+            made[arg.name] = None
+        one = isinstance(value, np.ndarray) and value.ndim and value.size == 1
+        if one and arg.stated and not arg.shape:
+            made[arg.name] = value.reshape(())
+    return {**feed, **made} if made else None
+
+
 def run(session: Any, names: Any, feed: Any, error: Exception) -> Exception:
     """The exception for a request that failed with ``error``."""
     if not hasattr(feed, "keys"):

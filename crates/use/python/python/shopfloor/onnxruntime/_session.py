@@ -130,7 +130,10 @@ class Session:
         try:
             return self._native_run(output_names, input_feed)
         except Exception as error:
-            raise _explain.run(self, output_names, input_feed, error) from None
+            mended = _explain.mended(self, input_feed)
+            if mended is None:
+                raise _explain.run(self, output_names, input_feed, error) from None
+        return self.run(output_names, mended)
 
     def run_async(
         self,
