@@ -21,6 +21,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<session::Session>()?;
+    m.add_class::<session::Cancel>()?;
     m.add_function(wrap_pyfunction!(machines::machines, m)?)?;
     m.add_function(wrap_pyfunction!(session::forget_engines, m)?)?;
     for (name, class) in errors::classes(py) {

@@ -4,28 +4,25 @@ use crate::{errors, ports, trace, value, views};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyList, PyString};
-use shopfloor::{Engine, Outputs, Tensor};
+use shopfloor::{Call, Engine, Outputs, Tensor};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-/// Device and number of threads of an engine; 0 for all.
-type EngineKey = (String, usize);
-
-/// Engines that are there: sessions of the same device and number of threads share workers.
-static ENGINES: Mutex<BTreeMap<EngineKey, Arc<Engine>>> = Mutex::new(BTreeMap::new());
+/// Engines that are there, by device: all sessions of a device share its workers.
+static ENGINES: Mutex<BTreeMap<String, Arc<Engine>>> = Mutex::new(BTreeMap::new());
 
 /// Requests that may run and wait at once: Python's callers wait in any case.
 const RUNNING: usize = 64;
 const WAITING: usize = 1 << 16;
 
-fn engine(device: &str, threads: Option<usize>) -> Result<Arc<Engine>, shopfloor::Error> {
+fn engine(device: &str) -> Result<Arc<Engine>, shopfloor::Error> {
     let mut all = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (device.to_string(), threads.unwrap_or(0));
-    if let Some(e) = all.get(&key) {
+    if let Some(e) = all.get(device) {
         return Ok(e.clone());
     }
-    let made = shopfloor::engine_on(device, threads, None, None)?;
-    all.insert(key, made.clone());
+    let made = shopfloor::engine_on(device, None, None, None)?;
+    all.insert(device.to_string(), made.clone());
     Ok(made)
 }
 
@@ -40,10 +37,35 @@ pub fn forget_engines() {
     std::mem::forget(std::mem::take(&mut *all));
 }
 
+/// By this a request can be given up while it runs, from another thread.
+#[pyclass(frozen, module = "shopfloor._native")]
+pub struct Cancel(shopfloor::Cancel);
+
+#[pymethods]
+impl Cancel {
+    #[new]
+    fn new() -> Cancel {
+        Cancel(shopfloor::Cancel::new())
+    }
+
+    /// Gives up the requests that it was given to, and those that it will be given to.
+    fn cancel(&self) {
+        self.0.cancel();
+    }
+
+    /// Whether it was called.
+    #[getter]
+    fn cancelled(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}
+
 /// A model ready to run.
 #[pyclass(frozen, subclass, name = "Session", module = "shopfloor._native")]
 pub struct Session {
     pub(crate) inner: shopfloor::Session,
+    /// What it runs on.
+    device: String,
     /// What requests left for a trace, where they are recorded.
     pub(crate) kept: Option<Mutex<Kept>>,
 }
@@ -53,7 +75,7 @@ pub struct Session {
 #[pyo3(from_item_all)]
 struct Options {
     device: String,
-    threads: Option<usize>,
+    threads: Option<u32>,
     dims: BTreeMap<String, (i64, i64)>,
     shapes: BTreeMap<String, Vec<usize>>,
     memory: Option<u64>,
@@ -69,8 +91,11 @@ enum Source {
 
 fn open(source: Source, options: &Options) -> Result<shopfloor::Session, shopfloor::Error> {
     let mut builder = shopfloor::Session::builder()
-        .with_engine(engine(&options.device, options.threads)?)
+        .with_engine(engine(&options.device)?)
         .with_queue(RUNNING, WAITING);
+    if let Some(threads) = options.threads {
+        builder = builder.with_workers(threads);
+    }
     for (name, &(lo, hi)) in &options.dims {
         builder = builder.with_dim(name, lo, hi);
     }
@@ -93,25 +118,42 @@ impl Session {
     fn new(py: Python<'_>, source: Source, options: Options) -> PyResult<Session> {
         let inner = py.detach(|| open(source, &options)).map_err(errors::of)?;
         let kept = options.recorded.then(|| Mutex::new(Kept::default()));
-        Ok(Session { inner, kept })
+        let device = options.device;
+        Ok(Session {
+            inner,
+            device,
+            kept,
+        })
     }
 
-    /// Runs one request; see `shopfloor.Session.run`.
-    #[pyo3(signature = (names, feeds))]
+    /// Runs one request: the outputs that are named, in that order, or all. Arrays are read where they lie
+    /// and must not be changed meanwhile; the interpreter's lock is not held. It can be given up by `cancel`,
+    /// and is refused where it cannot be done within `deadline` seconds.
+    #[pyo3(signature = (names, feeds, *, cancel=None, deadline=None))]
     fn run<'py>(
         &self,
         py: Python<'py>,
         names: Option<Bound<'py, PyAny>>,
         feeds: &Bound<'py, PyDict>,
+        cancel: Option<PyRef<'py, Cancel>>,
+        deadline: Option<f64>,
     ) -> PyResult<Bound<'py, PyList>> {
         let given = self.given(feeds)?;
         let named: Vec<(&str, &Tensor)> = given
             .iter()
             .map(|(n, t)| Ok((n.to_str()?, t)))
             .collect::<PyResult<_>>()?;
+        let cancel = cancel.map(|c| c.0.clone());
+        let deadline = deadline.map(Duration::try_from_secs_f64).transpose();
+        let deadline =
+            deadline.map_err(|e| errors::UsageError::new_err(format!("deadline: {e}")))?;
         let outputs = py
             .detach(|| match &self.kept {
-                None => self.inner.run(&named),
+                None if cancel.is_none() && deadline.is_none() => self.inner.run(&named),
+                None => {
+                    let cancel = cancel.as_ref();
+                    self.inner.run_call(&named, Call { cancel, deadline })
+                }
                 Some(kept) => trace::run(&self.inner, &named, kept),
             })
             .map_err(errors::of)?;
@@ -147,12 +189,12 @@ impl Session {
         py: Python<'_>,
         sizes: BTreeMap<String, i64>,
     ) -> PyResult<(String, String, String)> {
-        py.detach(|| views::plan(&self.inner, &sizes))
+        py.detach(|| views::plan(&self.inner, &self.device, &sizes))
     }
 
     /// The page of the plan for sizes by dimension, as HTML.
     fn _page(&self, py: Python<'_>, sizes: BTreeMap<String, i64>) -> PyResult<String> {
-        py.detach(|| views::page(&self.inner, &sizes))
+        py.detach(|| views::page(&self.inner, &self.device, &sizes))
     }
 
     /// Measures requests: text, JSON, Chrome trace, page as HTML. Without feeds the inputs are random.
@@ -211,41 +253,35 @@ impl Session {
 /// All outputs in the model's order.
 fn all(py: Python<'_>, outputs: Outputs) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
-    for (_, tensor) in outputs.into_vec() {
+    for tensor in outputs.into_tensors() {
         list.append(value::value(py, tensor)?)?;
     }
     Ok(list)
 }
 
-/// The outputs that are named, in that order.
+/// The outputs that are named, in that order; one that is named twice is one object.
 fn some<'py>(
     py: Python<'py>,
     outputs: Outputs,
     names: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyList>> {
-    let mut have: Vec<(String, Option<Tensor>)> = outputs
-        .into_vec()
-        .into_iter()
-        .map(|(n, t)| (n, Some(t)))
-        .collect();
-    let list = PyList::empty(py);
-    let mut made: BTreeMap<usize, Bound<'py, PyAny>> = BTreeMap::new();
+    let mut places = Vec::new();
     for name in names.try_iter()? {
-        let name: String = name?.extract()?;
-        let Some(at) = have.iter().position(|(n, _)| *n == name) else {
-            let all: Vec<&str> = have.iter().map(|(n, _)| n.as_str()).collect();
-            return Err(errors::UsageError::new_err(format!(
+        let name = name?.cast_into::<PyString>()?;
+        let name = name.to_str()?;
+        let place = outputs.iter().position(|(n, _)| n == name);
+        places.push(place.ok_or_else(|| {
+            let all: Vec<&str> = outputs.iter().map(|(n, _)| n).collect();
+            errors::UsageError::new_err(format!(
                 "the model has no output '{name}'; it has {}",
                 all.join(", ")
-            )));
-        };
-        let value = match (made.get(&at), have[at].1.take()) {
-            (Some(again), _) => again.clone(),
-            (None, Some(tensor)) => value::value(py, tensor)?,
-            (None, None) => py.None().into_bound(py),
-        };
-        made.insert(at, value.clone());
-        list.append(value)?;
+            ))
+        })?);
     }
-    Ok(list)
+    let mut values: Vec<Option<Bound<'py, PyAny>>> = Vec::new();
+    for (at, tensor) in outputs.into_tensors().into_iter().enumerate() {
+        let wanted = places.contains(&at);
+        values.push(wanted.then(|| value::value(py, tensor)).transpose()?);
+    }
+    PyList::new(py, places.iter().map(|&at| values[at].clone()))
 }

@@ -37,6 +37,7 @@ fn sizes(session: &Session, asked: &BTreeMap<String, i64>) -> PyResult<BTreeMap<
 
 fn planned(
     session: &Session,
+    device: &str,
     asked: &BTreeMap<String, i64>,
 ) -> PyResult<(shopfloor::Plan, PlanView)> {
     let mut dims = DimBox::new();
@@ -47,16 +48,18 @@ fn planned(
         }
     }
     let plan = session.plan(&dims).map_err(errors::of)?;
-    let view = planview::view(session, &plan);
+    let mut view = planview::view(session, &plan);
+    view.device = Some(device.into());
     Ok((plan, view))
 }
 
 /// The plan for sizes by dimension: text, text with the reasons, JSON.
 pub fn plan(
     session: &Session,
+    device: &str,
     asked: &BTreeMap<String, i64>,
 ) -> PyResult<(String, String, String)> {
-    let (_, view) = planned(session, asked)?;
+    let (_, view) = planned(session, device, asked)?;
     let style = Style::default();
     Ok((
         view.render(style, false),
@@ -66,8 +69,8 @@ pub fn plan(
 }
 
 /// The page of that plan.
-pub fn page(session: &Session, asked: &BTreeMap<String, i64>) -> PyResult<String> {
-    let (plan, view) = planned(session, asked)?;
+pub fn page(session: &Session, device: &str, asked: &BTreeMap<String, i64>) -> PyResult<String> {
+    let (plan, view) = planned(session, device, asked)?;
     let machine = session.runtime().engine().device().machine().clone();
     let page = pages::of_plan(session.model(), &plan, &view, &machine, Kernels::Ours);
     page.html()

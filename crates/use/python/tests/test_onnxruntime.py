@@ -119,6 +119,7 @@ def test_values_and_bindings(add):
     s = ort.InferenceSession(add)
     value = ort.OrtValue.ortvalue_from_numpy(X)
     assert (value.shape(), value.data_type(), value.element_type()) == ([3, 2], "tensor(float)", 1)
+    np.testing.assert_array_equal(np.from_dlpack(ort.OrtValue.from_dlpack(value.to_dlpack())), X)
     assert value.is_tensor() and value.has_value() and value.device_name() == "cpu"
     (c,) = s.run_with_ort_values(None, {"a": value, "b": value})
     np.testing.assert_array_equal(c.numpy(), 2 * X)
@@ -172,3 +173,6 @@ def test_run_options(add):
     options.terminate = True
     with pytest.raises(state.Fail, match="terminate"):
         ort.InferenceSession(add).run(None, {"a": X, "b": X}, options)
+    options.terminate = False
+    assert not options.terminate
+    assert ort.InferenceSession(add).run(None, {"a": X, "b": X}, options)

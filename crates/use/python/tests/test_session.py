@@ -175,7 +175,7 @@ def test_a_plan_is_shown(digits):
     s = shopfloor.Session(digits[0], threads=1)
     plan = s.plan()
     assert "memory" in str(plan) and len(plan.why) > len(plan.text)
-    assert plan.data["steps"] and "<pre" in plan._repr_html_()
+    assert plan.data["steps"] and plan.data["device"] == "cpu" and "<table" in plan._repr_html_()
     with pytest.raises(shopfloor.UsageError, match="no dimension 'nope'"):
         s.plan(nope=3)
 
@@ -183,12 +183,30 @@ def test_a_plan_is_shown(digits):
 def test_a_profile_and_its_page_are_made(digits, tmp_path):
     s = shopfloor.Session(digits[0], threads=1)
     profile = s.profile(dict(digits[1]), warmup=1, active=2)
-    assert profile.data["steps"] and str(profile)
+    assert profile.data["steps"] and str(profile) and "<table" in profile._repr_html_()
     profile.save_trace(tmp_path / "trace.json")
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     for report in (profile.report(), s.report()):
         assert report.html.lstrip().lower().startswith("<!doctype html")
         assert "<iframe" in report._repr_html_()
+
+
+def test_state_is_carried_from_request_to_request(add):
+    stream = shopfloor.Session(add, threads=1).stream({"a": "c"}, {"a": np.zeros((3, 2), np.float32)})
+    for n in range(1, 4):
+        (c,) = stream.run(["c"], {"b": X})
+        np.testing.assert_array_equal(c, n * X)
+    with pytest.raises(shopfloor.UsageError, match="no start for a"):
+        shopfloor.Session(add, threads=1).stream({"a": "c"}, {})
+
+
+def test_requests_are_given_up(add):
+    s, cancel = shopfloor.Session(add, threads=1), shopfloor.Cancel()
+    np.testing.assert_array_equal(s.run(None, {"a": X, "b": X}, cancel=cancel, deadline=60.0)[0], X + X)
+    cancel.cancel()
+    assert cancel.cancelled
+    with pytest.raises(shopfloor.CancelledError):
+        s.run(None, {"a": X, "b": X}, cancel=cancel)
 
 
 def test_machines_are_listed():

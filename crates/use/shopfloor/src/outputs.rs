@@ -30,6 +30,11 @@ impl Outputs {
         self.tensors.is_empty()
     }
 
+    /// Tensors in the model's order, taken out.
+    pub fn into_tensors(self) -> Vec<Tensor> {
+        self.tensors
+    }
+
     /// Names and tensors, taken out.
     pub fn into_vec(self) -> Vec<(String, Tensor)> {
         self.names.iter().cloned().zip(self.tensors).collect()

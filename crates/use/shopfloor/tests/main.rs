@@ -4,6 +4,7 @@ mod common;
 mod concurrent_steps;
 mod consecutive_requests;
 mod engine;
+mod from_memory;
 mod kernels;
 mod schedule_reuse;
 mod streams;

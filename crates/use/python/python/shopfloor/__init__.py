@@ -12,6 +12,7 @@ from . import _native
 from ._install import install, uninstall
 from ._machines import MachineInfo, machines
 from ._native import (
+    Cancel,
     CancelledError,
     DamagedError,
     Error,
@@ -23,6 +24,7 @@ from ._native import (
     __version__,
 )
 from ._session import Metadata, Port, Session
+from ._stream import Stream
 from ._views import Plan, Profile, Report
 
 # A forked process has none of the threads that run requests: its sessions get new ones.
@@ -30,6 +32,7 @@ if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(after_in_child=_native.forget_engines)
 
 __all__ = [
+    "Cancel",
     "CancelledError",
     "DamagedError",
     "Error",
@@ -43,6 +46,7 @@ __all__ = [
     "Report",
     "RequestError",
     "Session",
+    "Stream",
     "UnsupportedError",
     "UsageError",
     "__version__",

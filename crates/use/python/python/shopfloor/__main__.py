@@ -29,6 +29,8 @@ def _run(arguments: list[str]) -> None:
     if not os.path.exists(path):
         sys.exit(f"there is no file and no command '{arguments[0]}'; give the path of a Python program")
     sys.argv = [path, *arguments[1:]]
+    if sys.path[:1] in ([""], [os.getcwd()]):
+        del sys.path[0]  # Of this module; a program finds what lies beside it.
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     runpy.run_path(path, run_name="__main__")
 

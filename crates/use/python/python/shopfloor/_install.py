@@ -1,12 +1,9 @@
 """Puts ``shopfloor.onnxruntime`` in the place of onnxruntime."""
 
 import importlib
-import importlib.metadata
-import pathlib
 import sys
-from collections.abc import Iterable
+import warnings
 from types import ModuleType
-from typing import Any
 
 #: The modules that are found under onnxruntime's names, without the leading ``shopfloor.``.
 _MODULES = [
@@ -19,47 +16,17 @@ _MODULES = [
 ]
 
 
-class _Distribution(importlib.metadata.Distribution):
-    """What says that onnxruntime is installed, in the version whose interface this is."""
-
-    def __init__(self, version: str) -> None:
-        self._version = version
-
-    def read_text(self, filename: str) -> Any:
-        texts = {
-            "METADATA": f"Metadata-Version: 2.1\nName: onnxruntime\nVersion: {self._version}\n",
-            "INSTALLER": "shopfloor\n",
-            "top_level.txt": "onnxruntime\n",
-        }
-        return texts.get(filename)
-
-    def locate_file(self, path: Any) -> Any:
-        return pathlib.Path(__file__).parent / path
-
-
-class _Finder(importlib.metadata.DistributionFinder):
-    """Finds that distribution before one that is installed."""
-
-    def __init__(self, version: str) -> None:
-        self._found = _Distribution(version)
-
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
-        return None
-
-    def find_distributions(self, context: Any = None) -> Iterable[importlib.metadata.Distribution]:
-        name = getattr(context, "name", None)
-        wanted = name is None or name.lower().replace("_", "-") == "onnxruntime"
-        return [self._found] if wanted else []
-
-
 def install() -> ModuleType:
     """Makes ``import onnxruntime`` give ``shopfloor.onnxruntime`` in this process, and lets libraries that
     ask for the distribution find it. Call it before anything imports onnxruntime. Gives the module."""
     module = importlib.import_module("shopfloor.onnxruntime")
+    if sys.modules.get("onnxruntime") not in (None, module):
+        warnings.warn("onnxruntime was imported already; modules that imported it keep it", stacklevel=2)
     for name in _MODULES:
         sys.modules[name] = importlib.import_module(f"shopfloor.{name}")
-    if not any(isinstance(f, _Finder) for f in sys.meta_path):
-        sys.meta_path.insert(0, _Finder(module.__version__))
+    from . import _metadata  # Takes long to import, and is needed here alone.
+
+    _metadata.announce(module.__version__)
     return module
 
 
@@ -68,4 +35,6 @@ def uninstall() -> None:
     for name in _MODULES:
         if sys.modules.get(name) is sys.modules.get(f"shopfloor.{name}"):
             sys.modules.pop(name, None)
-    sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, _Finder)]
+    from . import _metadata
+
+    _metadata.withdraw()

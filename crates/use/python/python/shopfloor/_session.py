@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Optional, Union
 
 from . import _native
+from ._stream import Stream
 from ._views import Plan, Profile, Report
 
 
@@ -18,8 +18,7 @@ class Port(NamedTuple):
     shape: Optional[list[Union[int, str, None]]]
 
 
-@dataclass(frozen=True)
-class Metadata:
+class Metadata(NamedTuple):
     """What a model's file says about itself."""
 
     graph_name: str
@@ -31,7 +30,7 @@ class Metadata:
     producer_version: str
     ir_version: int
     opsets: dict[str, int]
-    custom: dict[str, str] = field(default_factory=dict)
+    custom: dict[str, str]
 
 
 def _range(sizes: Union[int, Sequence[int]]) -> tuple[int, int]:
@@ -47,7 +46,8 @@ class Session(_native.Session):
 
     ``source``: the path of an ONNX file, or its bytes, which are shared and not copied.
     ``device``: what it runs on, ``cpu`` when not said.
-    ``threads``: workers of a request; sessions with the same number share them. All cores when not said.
+    ``threads``: how many threads work on one request, the caller's included; several requests run side by
+    side as far as there are cores, which all sessions share. When not said, as many as the plan has use for.
     ``dims``: sizes of symbolic dimensions that one plan is to cover: a number, or both ends of a range.
     ``shapes``: shapes of inputs, in place of what the model says.
     ``memory_limit``: bytes that a plan may take.
@@ -95,6 +95,11 @@ class Session(_native.Session):
     def metadata(self) -> Metadata:
         """What the model's file says about itself."""
         return Metadata(**self._metadata())
+
+    def stream(self, states: Mapping[str, str], start: Mapping[str, Any]) -> Stream:
+        """Requests that carry state: what an output of one gives is what an input of the next takes.
+        ``states`` names the output for each such input, ``start`` has what the first request takes."""
+        return Stream(self, states, start)
 
     def plan(self, **sizes: int) -> Plan:
         """The plan for these sizes of the model's dimensions (1 where not said), without running it."""

@@ -3,6 +3,7 @@
 import html
 import json
 import os
+from collections.abc import Callable
 from typing import Any, Union
 
 _Path = Union[str, "os.PathLike[str]"]
@@ -10,6 +11,29 @@ _Path = Union[str, "os.PathLike[str]"]
 
 def _pre(text: str) -> str:
     return f'<pre style="line-height:1.25">{html.escape(text)}</pre>'
+
+
+def _time(us: float) -> str:
+    """Microseconds for people."""
+    for unit, factor in (("s", 1e-6), ("ms", 1e-3), ("us", 1.0)):
+        if us * factor >= 1:
+            return f"{us * factor:.3g} {unit}"
+    return f"{us * 1e3:.3g} ns"
+
+
+def _table(columns: list[str], steps: list[dict[str, Any]], cells: Callable[[dict[str, Any]], list[str]]) -> str:
+    """A table of steps; what decided a step is shown where the pointer rests on it."""
+    head = "".join(f'<th style="text-align:left">{html.escape(c)}</th>' for c in columns)
+    rows = []
+    for step in steps:
+        row = "".join(f'<td style="text-align:left">{html.escape(c)}</td>' for c in cells(step))
+        rows.append(f'<tr title="{html.escape(step.get("reason") or "", quote=True)}">{row}</tr>')
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _nodes(step: dict[str, Any]) -> str:
+    nodes = step.get("nodes") or [step["name"]]
+    return nodes[0] if len(nodes) == 1 else f"{nodes[0]} +{len(nodes) - 1}"
 
 
 class Plan:
@@ -27,10 +51,25 @@ class Plan:
         return self.text
 
     def __repr__(self) -> str:
-        return f"<Plan of {len(self.data.get('steps', []))} steps>"
+        return f"<Plan of {len(self.data['steps'])} steps>"
 
     def _repr_html_(self) -> str:
-        return _pre(self.text)
+        d = self.data
+        head = f"plan of {d['model']} for {d['machine']}: predicted {_time(d['predicted_us'])}"
+        table = _table(
+            ["step", "nodes", "family", "tiles", "predicted", "bound"],
+            d["steps"],
+            lambda s: [
+                str(s["number"]),
+                _nodes(s),
+                s["family"],
+                s.get("schedule") or "",
+                _time(s["predicted_us"]),
+                s.get("bound") or "",
+            ],
+        )
+        text = f"<details><summary>as text, with the memory</summary>{_pre(self.text)}</details>"
+        return f"<p>{html.escape(head)}</p>{table}{text}"
 
 
 class Report:
@@ -77,7 +116,23 @@ class Profile:
         return self.text
 
     def __repr__(self) -> str:
-        return f"<Profile of {len(self.data.get('steps', []))} steps>"
+        return f"<Profile of {len(self.data['steps'])} steps>"
 
     def _repr_html_(self) -> str:
-        return _pre(self.text)
+        d = self.data
+        head = f"profile of {d['model']} on {d['device']}: {d['active']} requests, predicted {_time(d['predicted_us'])}"
+        table = _table(
+            ["step", "nodes", "family", "measured", "predicted", "share", "bound"],
+            d["steps"],
+            lambda s: [
+                str(s["number"]),
+                _nodes(s),
+                s["family"],
+                _time(s["time_us"]),
+                _time(s["predicted_us"]),
+                f"{100 * s['share']:.1f} %",
+                s.get("bound") or "",
+            ],
+        )
+        text = f"<details><summary>as text</summary>{_pre(self.text)}</details>"
+        return f"<p>{html.escape(head)}</p>{table}{text}"

@@ -17,6 +17,10 @@ class IOBinding:
         self._outputs: dict[str, Optional[np.ndarray]] = {}
         self._results: list[Any] = []
 
+    @property
+    def _iobinding(self) -> "IOBinding":
+        return self
+
     def _known(self, name: str, all: list[Any], what: str) -> None:
         if not any(arg.name == name for arg in all):
             raise InvalidArgument(2, f"Failed to find {what} name in the mapping: {name}")

@@ -2,6 +2,8 @@
 
 from typing import Any, Optional, Union
 
+import shopfloor
+
 from ._enums import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, OrtAllocatorType, OrtMemType
 from ._errors import RuntimeException, unsupported
 
@@ -83,15 +85,27 @@ class SessionOptions:
 
 
 class RunOptions:
-    """How one request runs. ``terminate`` refuses it; the others are accepted."""
+    """How one request runs. ``terminate`` gives it up; the others are accepted."""
 
     def __init__(self) -> None:
         self.log_severity_level = -1
         self.log_verbosity_level = 0
         self.logid = ""
         self.only_execute_path_to_fetches = False
-        self.terminate = False
+        self._cancel = shopfloor.Cancel()
         self._entries: dict[str, str] = {}
+
+    @property
+    def terminate(self) -> bool:
+        """Whether requests with these options are given up, also those that run."""
+        return self._cancel.cancelled
+
+    @terminate.setter
+    def terminate(self, value: bool) -> None:
+        if value:
+            self._cancel.cancel()
+        else:
+            self._cancel = shopfloor.Cancel()
 
     def add_run_config_entry(self, key: str, value: str) -> None:
         """Keeps an entry; none has an effect."""

@@ -125,15 +125,17 @@ class Session:
 
     def run(self, output_names: Any, input_feed: Any, run_options: Optional[RunOptions] = None) -> list[Any]:
         """Runs a request: the outputs that are named, or all, as arrays, lists and dicts."""
-        if run_options is not None and run_options.terminate:
-            raise Fail(1, "Exiting due to terminate flag being set to true.")
         try:
-            return self._native_run(output_names, input_feed)
+            if run_options is None:
+                return self._native_run(output_names, input_feed)
+            return self._native_run(output_names, input_feed, cancel=run_options._cancel)
+        except shopfloor.CancelledError:
+            raise Fail(1, "Exiting due to terminate flag being set to true.") from None
         except Exception as error:
             mended = _explain.mended(self, input_feed)
             if mended is None:
                 raise _explain.run(self, output_names, input_feed, error) from None
-        return self.run(output_names, mended)
+        return self.run(output_names, mended, run_options)
 
     def run_async(
         self,

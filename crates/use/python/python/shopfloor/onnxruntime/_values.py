@@ -37,6 +37,9 @@ class OrtDevice:
         """The number of the usual memory."""
         return 0
 
+    def _get_c_device(self) -> "OrtDevice":
+        return self
+
     def device_type(self) -> str:
         """The kind of device."""
         return self._type
@@ -118,6 +121,17 @@ class OrtValue:
     def as_sparse_tensor(self) -> Any:
         """Not supported."""
         raise unsupported("OrtValue.as_sparse_tensor", "use a dense tensor")
+
+    @property
+    def _ortvalue(self) -> "OrtValue":
+        return self
+
+    def _get_c_value(self) -> "OrtValue":
+        return self
+
+    def to_dlpack(self) -> Any:
+        """The tensor for another library, which shares it."""
+        return self._value.__dlpack__()
 
     def numpy(self) -> Any:
         """The array, or the list or dict of arrays."""
