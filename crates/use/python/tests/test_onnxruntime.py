@@ -5,6 +5,7 @@ import pickle
 import threading
 
 import numpy as np
+import onnx
 import pytest
 from conftest import model_of
 from onnx import TensorProto, helper
@@ -66,7 +67,7 @@ def test_sessions_are_derived_and_pickled(add, tmp_path):
             "Unexpected input data type. Actual: (tensor(double)) , expected: (tensor(float))",
         ),
         (None, {"a": np.ones((4, 2), np.float32), "b": X}, state.Fail, "1 : FAIL : Non-zero status code"),
-        (None, {"a": 1.0, "b": X}, Exception, ""),
+        (None, {"a": 1.0, "b": X}, RuntimeError, "Unable to handle object of type <class 'float'>"),
         (None, [X], AttributeError, "'list' object has no attribute 'keys'"),
     ],
 )
@@ -87,6 +88,38 @@ def test_models_that_cannot_be_loaded(tmp_path):
         ort.InferenceSession(3)
     with pytest.raises(state.InvalidProtobuf):
         ort.InferenceSession(str(tmp_path))
+
+
+def changed(model, node=None, **named):
+    """A model with something of it changed."""
+    model = onnx.load_from_string(model)
+    if "opset" in named:
+        model.opset_import[0].version = named["opset"]
+    if "ir_version" in named:
+        model.ir_version = named["ir_version"]
+    for key, value in (node or {}).items():
+        if key == "input":
+            model.graph.node[0].input[0] = value
+        else:
+            setattr(model.graph.node[0], key, value)
+    if (node or {}).get("domain"):
+        model.opset_import.append(helper.make_opsetid(node["domain"], 1))
+    return model.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        ({"node": {"op_type": "NoSuch"}}, state.InvalidGraph),
+        ({"node": {"domain": "my.domain"}}, state.Fail),
+        ({"node": {"input": "nothing"}}, state.InvalidArgument),
+        ({"opset": 99}, state.Fail),
+        ({"ir_version": 99}, state.Fail),
+    ],
+)
+def test_models_that_are_wrong_raise_as_onnxruntime_does(add, change, kind):
+    with pytest.raises(kind, match=r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : "):
+        ort.InferenceSession(changed(add, **change))
 
 
 def test_what_is_missing_raises_by_name(add):

@@ -23,10 +23,10 @@ def _time(us: float) -> str:
 
 def _table(columns: list[str], steps: list[dict[str, Any]], cells: Callable[[dict[str, Any]], list[str]]) -> str:
     """A table of steps; what decided a step is shown where the pointer rests on it."""
-    head = "".join(f'<th style="text-align:left">{html.escape(c)}</th>' for c in columns)
+    head = "".join(f'<th style="text-align:left;padding-right:1.5em">{html.escape(c)}</th>' for c in columns)
     rows = []
     for step in steps:
-        row = "".join(f'<td style="text-align:left">{html.escape(c)}</td>' for c in cells(step))
+        row = "".join(f'<td style="text-align:left;padding-right:1.5em">{html.escape(c)}</td>' for c in cells(step))
         rows.append(f'<tr title="{html.escape(step.get("reason") or "", quote=True)}">{row}</tr>')
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 

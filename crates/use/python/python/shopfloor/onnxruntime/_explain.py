@@ -12,6 +12,10 @@ from shopfloor._types import onnx_name
 from ._errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile, NotImplemented
 
 
+#: Operators of the standard that shopfloor does not have; others that it does not know are none of it.
+_NOT_COVERED = {"MaxRoiPool"}
+
+
 def _failed(source: Union[str, bytes], text: str) -> str:
     return text if isinstance(source, bytes) else f"Load model from {source} failed:{text}"
 
@@ -42,7 +46,13 @@ def load(source: Union[str, bytes], error: shopfloor.Error) -> Exception:
         domains = re.findall(r"node '.*?': (\S+?)::", str(error))
         if any(domain not in ("ai.onnx", "ai.onnx.ml", "com.microsoft") for domain in domains):
             return Fail(1, text)
-        return NotImplemented(9, text)
+        if re.search(r": known for opsets", text):
+            return Fail(1, text)
+        names = re.findall(r"ai\.onnx::(\S+) of opset \d+: this operator is not covered", text)
+        unknown = [name for name in names if name not in _NOT_COVERED]
+        return InvalidGraph(10, text) if unknown else NotImplemented(9, text)
+    if re.search(r"which nothing before it defines", text):
+        return InvalidArgument(2, text)
     if re.search(r"ir_version|opset", text):
         return Fail(1, text)
     if isinstance(error, shopfloor.ModelError):
@@ -130,6 +140,8 @@ def run(session: Any, names: Any, feed: Any, error: Exception) -> Exception:
         if name not in outputs:
             return InvalidArgument(2, f"Invalid output name:{name}")
     for name, value in feed.items():
+        if value is not None and not hasattr(value, "__dlpack__") and not isinstance(value, (list, tuple, dict)):
+            return RuntimeError(f"Unable to handle object of type {type(value)}")
         text = _input(args[name], value)
         if text is not None:
             return InvalidArgument(2, text)
