@@ -29,6 +29,7 @@ pub fn wheel(root: &Path, args: &[String]) -> Result<ExitCode, String> {
     let work = root.join("target/wheel");
     let ours = Environment::new(work.join("ours"), TOOLS)?;
     let package = root.join("crates/use/python");
+    checked(&package)?;
     let wheel = built(&ours, &package, &work.join("dist"), asked("--dev"))?;
     ours.pip(&["--force-reinstall", "--no-deps", &text(&wheel)])?;
     let tests = text(&package.join("tests"));
@@ -38,6 +39,17 @@ pub fn wheel(root: &Path, args: &[String]) -> Result<ExitCode, String> {
         beside(root, &work, &ours)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Checks the form of the package's Rust code, which no command for the workspace looks at.
+fn checked(package: &Path) -> Result<(), String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let lines = ["fmt --check", "clippy -q --locked --no-deps -- -D warnings"];
+    let check = |line: &str| {
+        let mut command = Command::new(&cargo);
+        run(command.args(line.split(' ')).current_dir(package))
+    };
+    lines.into_iter().try_for_each(check)
 }
 
 /// A virtual environment of Python.

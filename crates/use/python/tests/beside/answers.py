@@ -109,11 +109,10 @@ def main():
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
-    kept = {}
-    for folder in map(pathlib.Path, json.loads(pathlib.Path(listed).read_text())):
-        kept[folder.name] = answers(folder, onnxruntime)
-        with open(out, "wb") as file:
-            pickle.dump(kept, file)
+    with open(out, "wb") as file:
+        for folder in map(pathlib.Path, json.loads(pathlib.Path(listed).read_text())):
+            pickle.dump((folder.name, answers(folder, onnxruntime)), file)
+            file.flush()
 
 
 if __name__ == "__main__":

@@ -39,7 +39,12 @@ def asked(python, folders, ours):
             print(f"{python} ended with {done.returncode} before it had all answers")
         if not out.exists():
             sys.exit(f"{python} gave no answers; install onnx and the engine there")
-        return pickle.loads(out.read_bytes())
+        found = {}
+        with open(out, "rb") as file:
+            while file.peek(1):
+                name, answers = pickle.load(file)
+                found[name] = answers
+        return found
 
 
 def equal(a, b):
