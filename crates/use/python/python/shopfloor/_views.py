@@ -1,7 +1,5 @@
 """Plans, profiles and pages, as text and as notebooks show them."""
 
-import html
-import json
 import os
 from collections.abc import Callable
 from typing import Any, Union
@@ -9,8 +7,20 @@ from typing import Any, Union
 _Path = Union[str, "os.PathLike[str]"]
 
 
+def _escaped(text: str, quote: bool = False) -> str:
+    import html  # Here, since few programs look at plans, and all wait for the import of this file.
+
+    return html.escape(text, quote)
+
+
+def _read(text: str) -> dict[str, Any]:
+    import json  # As above.
+
+    return json.loads(text)
+
+
 def _pre(text: str) -> str:
-    return f'<pre style="line-height:1.25">{html.escape(text)}</pre>'
+    return f'<pre style="line-height:1.25">{_escaped(text)}</pre>'
 
 
 def _time(us: float) -> str:
@@ -23,11 +33,11 @@ def _time(us: float) -> str:
 
 def _table(columns: list[str], steps: list[dict[str, Any]], cells: Callable[[dict[str, Any]], list[str]]) -> str:
     """A table of steps; what decided a step is shown where the pointer rests on it."""
-    head = "".join(f'<th style="text-align:left;padding-right:1.5em">{html.escape(c)}</th>' for c in columns)
+    head = "".join(f'<th style="text-align:left;padding-right:1.5em">{_escaped(c)}</th>' for c in columns)
     rows = []
     for step in steps:
-        row = "".join(f'<td style="text-align:left;padding-right:1.5em">{html.escape(c)}</td>' for c in cells(step))
-        rows.append(f'<tr title="{html.escape(step.get("reason") or "", quote=True)}">{row}</tr>')
+        row = "".join(f'<td style="text-align:left;padding-right:1.5em">{_escaped(c)}</td>' for c in cells(step))
+        rows.append(f'<tr title="{_escaped(step.get("reason") or "", quote=True)}">{row}</tr>')
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
@@ -45,7 +55,7 @@ class Plan:
     def __init__(self, text: str, why: str, data: str) -> None:
         self.text = text
         self.why = why
-        self.data: dict[str, Any] = json.loads(data)
+        self.data: dict[str, Any] = _read(data)
 
     def __str__(self) -> str:
         return self.text
@@ -69,7 +79,7 @@ class Plan:
             ],
         )
         text = f"<details><summary>as text, with the memory</summary>{_pre(self.text)}</details>"
-        return f"<p>{html.escape(head)}</p>{table}{text}"
+        return f"<p>{_escaped(head)}</p>{table}{text}"
 
 
 class Report:
@@ -87,7 +97,7 @@ class Report:
         return f"<Report of {len(self.html)} characters>"
 
     def _repr_html_(self) -> str:
-        page = html.escape(self.html, quote=True)
+        page = _escaped(self.html, quote=True)
         return f'<iframe srcdoc="{page}" style="width:100%;height:800px;border:0"></iframe>'
 
 
@@ -99,7 +109,7 @@ class Profile:
 
     def __init__(self, text: str, data: str, trace: str, page: str) -> None:
         self.text = text
-        self.data: dict[str, Any] = json.loads(data)
+        self.data: dict[str, Any] = _read(data)
         self.trace = trace
         self._page = page
 
@@ -135,4 +145,4 @@ class Profile:
             ],
         )
         text = f"<details><summary>as text</summary>{_pre(self.text)}</details>"
-        return f"<p>{html.escape(head)}</p>{table}{text}"
+        return f"<p>{_escaped(head)}</p>{table}{text}"

@@ -1,6 +1,5 @@
 """Sessions of onnxruntime over those of shopfloor."""
 
-import json
 import os
 import threading
 import time
@@ -182,6 +181,8 @@ class Session:
         """Writes what was recorded as Chrome trace events and gives the name of the file."""
         if not self._sess_options.enable_profiling:
             return ""
+        import json  # Here, since all wait for the import of this file.
+
         events: list[dict] = []
         for start, trace in self._sess._traces():
             for event in json.loads(trace)["traceEvents"]:
