@@ -44,7 +44,6 @@ class IOBinding:
         self._set_input(name, ortvalue.numpy())
 
     def _set_output(self, name: str, value: Optional[np.ndarray]) -> None:
-        self._known(name, self._session.get_outputs(), "output")
         self._outputs[name] = value
 
     def bind_output(
@@ -90,7 +89,9 @@ class IOBinding:
 
     def _run(self, run_options: Any) -> None:
         names = list(self._outputs)
-        made = self._session.run(names, self._inputs, run_options) if names else []
+        if not names:
+            raise InvalidArgument(2, "At least one output should be requested.")
+        made = self._session.run(names, self._inputs, run_options)
         self._results = []
         for name, value in zip(names, made):
             into = self._outputs[name]

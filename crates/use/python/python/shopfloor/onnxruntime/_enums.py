@@ -1,9 +1,16 @@
 """Enumerations of onnxruntime."""
 
-from enum import IntEnum
+from enum import Enum, IntEnum
 
 
-class GraphOptimizationLevel(IntEnum):
+class _Named(IntEnum):
+    """A number that prints as its name."""
+
+    __str__ = Enum.__str__
+    __format__ = Enum.__format__
+
+
+class GraphOptimizationLevel(_Named):
     """How far a graph is rewritten. shopfloor always plans the whole model."""
 
     ORT_DISABLE_ALL = 0
@@ -13,14 +20,14 @@ class GraphOptimizationLevel(IntEnum):
     ORT_ENABLE_ALL = 99
 
 
-class ExecutionMode(IntEnum):
+class ExecutionMode(_Named):
     """Whether operators run side by side. shopfloor's plan decides."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
-class ExecutionOrder(IntEnum):
+class ExecutionOrder(_Named):
     """In what order operators run. shopfloor's plan decides."""
 
     DEFAULT = 0
@@ -28,7 +35,7 @@ class ExecutionOrder(IntEnum):
     MEMORY_EFFICIENT = 2
 
 
-class OrtAllocatorType(IntEnum):
+class OrtAllocatorType(_Named):
     """Kinds of allocators."""
 
     INVALID = -1
@@ -36,7 +43,7 @@ class OrtAllocatorType(IntEnum):
     ORT_ARENA_ALLOCATOR = 1
 
 
-class OrtMemType(IntEnum):
+class OrtMemType(_Named):
     """Kinds of memory."""
 
     CPU_INPUT = -2
@@ -45,7 +52,7 @@ class OrtMemType(IntEnum):
     DEFAULT = 0
 
 
-class OrtSparseFormat(IntEnum):
+class OrtSparseFormat(_Named):
     """Forms of sparse tensors."""
 
     ORT_SPARSE_UNDEFINED = 0

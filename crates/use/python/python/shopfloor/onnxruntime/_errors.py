@@ -19,7 +19,7 @@ _NAMES = {
 }
 
 
-class _Status(Exception):
+class Status(Exception):
     """An exception with the number of its status. With a text alone that is the whole message."""
 
     def __init__(self, *arguments: object) -> None:
@@ -29,63 +29,63 @@ class _Status(Exception):
         super().__init__(*arguments)
 
 
-class Fail(_Status):
+class Fail(Status):
     """Something failed."""
 
 
-class InvalidArgument(_Status):
+class InvalidArgument(Status):
     """An argument is wrong."""
 
 
-class NoSuchFile(_Status):
+class NoSuchFile(Status):
     """There is no such file."""
 
 
-class NoModel(_Status):
+class NoModel(Status):
     """No model is loaded."""
 
 
-class EngineError(_Status):
+class EngineError(Status):
     """The engine failed."""
 
 
-class RuntimeException(_Status):
+class RuntimeException(Status):
     """Something failed while a model ran."""
 
 
-class InvalidProtobuf(_Status):
+class InvalidProtobuf(Status):
     """The bytes are no model."""
 
 
-class ModelLoaded(_Status):
+class ModelLoaded(Status):
     """A model is loaded already."""
 
 
-class NotImplemented(_Status):
+class NotImplemented(Status):
     """Something is not supported."""
 
 
-class InvalidGraph(_Status):
+class InvalidGraph(Status):
     """The model contradicts itself or the standard."""
 
 
-class EPFail(_Status):
+class EPFail(Status):
     """An execution provider failed."""
 
 
-class ModelLoadCanceled(_Status):
+class ModelLoadCanceled(Status):
     """Loading was cancelled."""
 
 
-class ModelRequiresCompilation(_Status):
+class ModelRequiresCompilation(Status):
     """The model must be compiled first."""
 
 
-class NotFound(_Status):
+class NotFound(Status):
     """Something was not found."""
 
 
-class DeviceReset(_Status):
+class DeviceReset(Status):
     """The device was reset."""
 
 

@@ -2,18 +2,26 @@
 
 import os
 import re
+from collections.abc import Mapping
 from typing import Any, Optional, Union
 
 import numpy as np
 
 import shopfloor
-from shopfloor._types import onnx_name
+from shopfloor._types import NUMPY_OF_ONNX, onnx_name
 
 from ._errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile, NotImplemented
 
-
 #: Operators of the standard that shopfloor does not have; others that it does not know are none of it.
 _NOT_COVERED = {"MaxRoiPool"}
+#: What shopfloor says of a model that contradicts itself, and what onnxruntime raises for it.
+_LOADING = [
+    (r"attribute '.*' is not known", (InvalidGraph, 10)),
+    (r"which nothing before it defines", (InvalidArgument, 2)),
+    (r"ir_version|opset|is never computed|which is defined before it|inputs have types", (Fail, 1)),
+]
+#: Types of numpy that onnxruntime has no type for.
+_NO_TYPE = "cmMV"
 
 
 def _failed(source: Union[str, bytes], text: str) -> str:
@@ -44,19 +52,15 @@ def load(source: Union[str, bytes], error: shopfloor.Error) -> Exception:
         return InvalidProtobuf(7, f"Load model from {source} failed:Protobuf parsing failed. {error}")
     if isinstance(error, shopfloor.UnsupportedError):
         domains = re.findall(r"node '.*?': (\S+?)::", str(error))
-        if any(domain not in ("ai.onnx", "ai.onnx.ml", "com.microsoft") for domain in domains):
-            return Fail(1, text)
-        if re.search(r": known for opsets", text):
+        foreign = any(domain not in ("ai.onnx", "ai.onnx.ml", "com.microsoft") for domain in domains)
+        if foreign or ": known for opsets" in text:
             return Fail(1, text)
         names = re.findall(r"ai\.onnx::(\S+) of opset \d+: this operator is not covered", text)
         unknown = [name for name in names if name not in _NOT_COVERED]
         return InvalidGraph(10, text) if unknown else NotImplemented(9, text)
-    if re.search(r"which nothing before it defines", text):
-        return InvalidArgument(2, text)
-    if re.search(r"ir_version|opset", text):
-        return Fail(1, text)
     if isinstance(error, shopfloor.ModelError):
-        return InvalidGraph(10, text)
+        kind, code = next((k for pattern, k in _LOADING if re.search(pattern, text)), (InvalidGraph, 10))
+        return kind(code, text)
     return Fail(1, text)
 
 
@@ -69,9 +73,36 @@ def missing(session: Any, feed: Any) -> None:
 
 
 def _given_type(value: Any) -> Optional[str]:
-    """The type of a value as ONNX spells it; ``None`` where it is no array."""
+    """The type of a value as ONNX spells it; ``None`` where it is neither an array nor a map."""
     if isinstance(value, np.ndarray):
         return onnx_name(value.dtype)
+    if isinstance(value, dict):
+        key = "string" if any(isinstance(k, str) for k in value) else "int64"
+        return f"map({key},tensor(float))"
+    return None
+
+
+def _no_tensor(name: str, value: Any) -> Optional[str]:
+    """Why no tensor can be made of a value, in onnxruntime's words; ``None`` where one can."""
+    if isinstance(value, np.ndarray):
+        odd = value.dtype.kind in _NO_TYPE and value.dtype.num < 256
+        return f"Numpy_type {value.dtype.num} can't be converted to MLDataType." if odd else None
+    if isinstance(value, list):
+        return "Could not create tensor from given input list"
+    if isinstance(value, (str, bytes, tuple)):
+        return f"Input must be a list of dictionaries or a single numpy array for input '{name}'."
+    return None if value is None or isinstance(value, dict) else f"Unable to handle object of type {type(value)}"
+
+
+def arguments(names: Any, feed: Any) -> Optional[Exception]:
+    """What is wrong with the form of a request's arguments; ``None`` where it is right."""
+    text = "run(): incompatible function arguments: "
+    if not hasattr(feed, "keys"):
+        return AttributeError(f"'{type(feed).__name__}' object has no attribute 'keys'")
+    if isinstance(names, (str, bytes)) or not all(isinstance(n, str) for n in names or []):
+        return TypeError(f"{text}names of outputs are given as a list of str")
+    if not all(isinstance(n, str) for n in feed):
+        return TypeError(f"{text}names of inputs are str")
     return None
 
 
@@ -107,29 +138,29 @@ def _input(arg: Any, value: Any) -> Optional[str]:
 
 def mended(session: Any, feed: Any) -> Optional[dict[str, Any]]:
     """The inputs with what onnxruntime lets pass put right: optional values that are left out, and arrays of
-    one element where the model takes scalars. ``None`` where there is nothing of that."""
-    if not isinstance(feed, dict):
+    one element where the model takes scalars; other mappings as a dict. ``None`` where there is nothing of that."""
+    if not isinstance(feed, Mapping):
         return None
     made: dict[str, Any] = {}
     for arg in session.get_inputs():
         value = feed.get(arg.name)
         if arg.name not in feed and arg.type.startswith("optional("):
             made[arg.name] = None
-        one = isinstance(value, np.ndarray) and value.ndim and value.size == 1
-        if one and arg.stated and not arg.shape:
+        scalar = arg.stated and not arg.shape and arg.type.startswith("tensor(")
+        if scalar and isinstance(value, np.ndarray) and value.ndim and value.size == 1:
             made[arg.name] = value.reshape(())
-    return {**feed, **made} if made else None
+        if scalar and isinstance(value, list) and len(value) == 1:
+            made[arg.name] = np.array(value[0], NUMPY_OF_ONNX.get(arg.type))
+    return {**feed, **made} if made or not isinstance(feed, dict) else None
 
 
 def run(session: Any, names: Any, feed: Any, error: Exception) -> Exception:
     """The exception for a request that failed with ``error``."""
-    if not hasattr(feed, "keys"):
-        return AttributeError(f"'{type(feed).__name__}' object has no attribute 'keys'")
     try:
         missing(session, feed)
     except ValueError as e:
         return e
-    if not isinstance(error, (shopfloor.Error, TypeError)):
+    if not isinstance(error, (shopfloor.Error, TypeError, ValueError)):
         return error
     args = {arg.name: arg for arg in session.get_inputs() + session.get_overridable_initializers()}
     for name in feed:
@@ -140,12 +171,13 @@ def run(session: Any, names: Any, feed: Any, error: Exception) -> Exception:
         if name not in outputs:
             return InvalidArgument(2, f"Invalid output name:{name}")
     for name, value in feed.items():
-        if value is not None and not hasattr(value, "__dlpack__") and not isinstance(value, (list, tuple, dict)):
-            return RuntimeError(f"Unable to handle object of type {type(value)}")
+        text = _no_tensor(name, value) if isinstance(error, (TypeError, ValueError, shopfloor.InputError)) else None
+        if text is not None:
+            return RuntimeError(text)
         text = _input(args[name], value)
         if text is not None:
             return InvalidArgument(2, text)
-    if isinstance(error, TypeError):
+    if isinstance(error, (TypeError, ValueError)):
         return RuntimeError(f"{error}")
     if re.search(r"out of range|out of bounds|outside", str(error)):
         return InvalidArgument(2, f"Non-zero status code returned while running a node. Status Message: {error}")

@@ -5,31 +5,55 @@ from typing import Any, Optional, Union
 import shopfloor
 
 from ._enums import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, OrtAllocatorType, OrtMemType
-from ._errors import RuntimeException, unsupported
+from ._errors import unsupported
 
 
-class SessionOptions:
+class _Options:
+    """Options by name, each with its type: onnxruntime refuses other names and types too."""
+
+    #: Options and what they are when nobody says.
+    _DEFAULTS: dict[str, Any] = {}
+
+    def __init__(self) -> None:
+        self.__dict__.update(self._DEFAULTS)
+        self._entries: dict[str, str] = {}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):
+            kind = self.__class__.__name__
+            if name not in self._DEFAULTS:
+                raise AttributeError(f"'{kind}' object has no attribute '{name}'")
+            want = type(self._DEFAULTS[name])
+            if not isinstance(value, want) and not (want is int and hasattr(value, "__index__")):
+                raise TypeError(f"{kind}.{name} is a '{want.__name__}' and was given a '{type(value).__name__}'")
+        object.__setattr__(self, name, value)
+
+
+class SessionOptions(_Options):
     """How a session is made. Of these options the number of threads, the sizes of free dimensions and
     profiling have an effect; the others are accepted, since shopfloor's plan decides what they are about."""
 
+    _DEFAULTS = {
+        "enable_cpu_mem_arena": True,
+        "enable_mem_pattern": True,
+        "enable_mem_reuse": True,
+        "enable_profiling": False,
+        "execution_mode": ExecutionMode.ORT_SEQUENTIAL,
+        "execution_order": ExecutionOrder.DEFAULT,
+        "graph_optimization_level": GraphOptimizationLevel.ORT_ENABLE_ALL,
+        "inter_op_num_threads": 0,
+        "intra_op_num_threads": 0,
+        "log_severity_level": -1,
+        "log_verbosity_level": 0,
+        "logid": "",
+        "optimized_model_filepath": "",
+        "profile_file_prefix": "onnxruntime_profile_",
+        "use_deterministic_compute": False,
+        "use_per_session_threads": True,
+    }
+
     def __init__(self) -> None:
-        self.enable_cpu_mem_arena = True
-        self.enable_mem_pattern = True
-        self.enable_mem_reuse = True
-        self.enable_profiling = False
-        self.execution_mode = ExecutionMode.ORT_SEQUENTIAL
-        self.execution_order = ExecutionOrder.DEFAULT
-        self.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_ALL
-        self.inter_op_num_threads = 0
-        self.intra_op_num_threads = 0
-        self.log_severity_level = -1
-        self.log_verbosity_level = 0
-        self.logid = ""
-        self.optimized_model_filepath = ""
-        self.profile_file_prefix = "onnxruntime_profile_"
-        self.use_deterministic_compute = False
-        self.use_per_session_threads = True
-        self._entries: dict[str, str] = {}
+        super().__init__()
         self._dims: dict[str, int] = {}
         self._providers: list[str] = []
 
@@ -40,7 +64,7 @@ class SessionOptions:
     def get_session_config_entry(self, key: str) -> str:
         """An entry that was added."""
         if key not in self._entries:
-            raise RuntimeException(f"SessionOptions does not have configuration with key: {key}")
+            raise RuntimeError(f"SessionOptions does not have configuration with key: {key}")
         return self._entries[key]
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
@@ -84,16 +108,20 @@ class SessionOptions:
         )
 
 
-class RunOptions:
+class RunOptions(_Options):
     """How one request runs. ``terminate`` gives it up; the others are accepted."""
 
+    _DEFAULTS = {
+        "log_severity_level": -1,
+        "log_verbosity_level": 0,
+        "logid": "",
+        "only_execute_path_to_fetches": False,
+        "terminate": False,
+    }
+
     def __init__(self) -> None:
-        self.log_severity_level = -1
-        self.log_verbosity_level = 0
-        self.logid = ""
-        self.only_execute_path_to_fetches = False
+        super().__init__()
         self._cancel = shopfloor.Cancel()
-        self._entries: dict[str, str] = {}
 
     @property
     def terminate(self) -> bool:
@@ -114,7 +142,7 @@ class RunOptions:
     def get_run_config_entry(self, key: str) -> str:
         """An entry that was added."""
         if key not in self._entries:
-            raise RuntimeException(f"RunOptions does not have configuration with key: {key}")
+            raise RuntimeError(f"RunOptions does not have configuration with key: {key}")
         return self._entries[key]
 
     def add_active_adapter(self, adapter: Any) -> None:
@@ -131,6 +159,13 @@ class NodeArg:
         self.shape = [] if shape is None else shape
         #: Whether the model states the rank.
         self.stated = shape is not None
+
+    @staticmethod
+    def of(port: tuple, sizes: dict[str, int]) -> "NodeArg":
+        """That of a port; dimensions with a name in ``sizes`` have that size."""
+        name, type, shape = port
+        known = [sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in shape or []]
+        return NodeArg(name, type, None if shape is None else known)
 
     def __repr__(self) -> str:
         return f"NodeArg(name='{self.name}', type='{self.type}', shape={self.shape})"

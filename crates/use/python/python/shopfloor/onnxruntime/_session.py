@@ -13,7 +13,7 @@ from . import _explain
 from ._binding import IOBinding
 from ._enums import OrtAllocatorType, OrtMemType
 from ._environment import get_all_providers, get_available_providers
-from ._errors import Fail, unsupported
+from ._errors import Fail, Status, unsupported
 from ._options import ModelMetadata, NodeArg, OrtMemoryInfo, RunOptions, SessionOptions
 from ._values import OrtValue
 
@@ -55,9 +55,10 @@ class Session:
     def _describe(self) -> None:
         """Reads what the model says of itself, and where runs go."""
         native = self._sess
-        self._inputs_meta = [NodeArg(*port) for port in native._inputs()]
-        self._outputs_meta = [NodeArg(*port) for port in native._outputs()]
-        self._overridable_initializers = [NodeArg(*port) for port in native._overridable()]
+        dims = self._sess_options._dims
+        self._inputs_meta = [NodeArg.of(port, dims) for port in native._inputs()]
+        self._outputs_meta = [NodeArg.of(port, dims) for port in native._outputs()]
+        self._overridable_initializers = [NodeArg.of(port, dims) for port in native._overridable()]
         self._model_meta = ModelMetadata(native._metadata())
         self._native_run = native.run
 
@@ -107,12 +108,12 @@ class Session:
 
     def _set_providers(self, providers: Any, provider_options: Any) -> None:
         available = get_available_providers()
-        names, options = check_and_normalize_provider_args(providers, provider_options, available)
+        names, _ = check_and_normalize_provider_args(providers, provider_options, available)
         if "CPUExecutionProvider" not in names:
             names.append("CPUExecutionProvider")
-            options.append({})
         self._providers = names
-        self._provider_options = dict(zip(names, options))
+        # The CPU has no options, as onnxruntime's has none.
+        self._provider_options: dict[str, dict] = {name: {} for name in names}
 
     def enable_fallback(self) -> None:
         """Accepted."""
@@ -125,12 +126,17 @@ class Session:
     def run(self, output_names: Any, input_feed: Any, run_options: Optional[RunOptions] = None) -> list[Any]:
         """Runs a request: the outputs that are named, or all, as arrays, lists and dicts."""
         try:
+            if type(output_names) is str:
+                raise TypeError("names of outputs are given as a list")
             if run_options is None:
                 return self._native_run(output_names, input_feed)
             return self._native_run(output_names, input_feed, cancel=run_options._cancel)
         except shopfloor.CancelledError:
             raise Fail(1, "Exiting due to terminate flag being set to true.") from None
         except Exception as error:
+            wrong = _explain.arguments(output_names, input_feed)
+            if wrong is not None:
+                raise wrong from None
             mended = _explain.mended(self, input_feed)
             if mended is None:
                 raise _explain.run(self, output_names, input_feed, error) from None
@@ -171,7 +177,11 @@ class Session:
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: Optional[RunOptions] = None) -> None:
         """Runs a request on what is bound."""
-        iobinding._run(run_options)
+        try:
+            iobinding._run(run_options)
+        except Exception as error:
+            text = str(error).split(" : ", 3)[-1] if isinstance(error, Status) else error
+            raise RuntimeError(f"Error in execution: {text}") from None
 
     def get_profiling_start_time_ns(self) -> int:
         """When profiling began, in nanoseconds."""
@@ -225,6 +235,8 @@ class InferenceSession(Session):
             self._model_path, self._model_bytes = None, path_or_bytes
         else:
             raise TypeError(f"Unable to load from type '{type(path_or_bytes)}'")
+        if not isinstance(sess_options, (SessionOptions, type(None))):
+            raise TypeError(f"sess_options is a '{type(sess_options).__name__}'; give onnxruntime.SessionOptions")
         self._sess_options = SessionOptions() if sess_options is None else sess_options
         self._sess_options_initial = sess_options
         self._enable_fallback = bool(kwargs.get("enable_fallback", True))
