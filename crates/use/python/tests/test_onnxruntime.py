@@ -169,7 +169,7 @@ def test_values_and_bindings(add):
     binding.bind_output("c")
     s.run_with_iobinding(binding)
     np.testing.assert_array_equal(binding.get_outputs()[0].numpy(), 2 * X)
-    with pytest.raises(state.InvalidArgument):
+    with pytest.raises(RuntimeError, match="NodeArg with name: nope"):
         binding.bind_cpu_input("nope", X)
 
 
@@ -199,6 +199,17 @@ def test_initialisers_are_given(add):
     x = np.ones(2, np.float32)
     assert s.run(None, {"x": x})[0].tolist() == [2, 3]
     assert s.run(None, {"x": x, "w": np.full(2, 5, np.float32)})[0].tolist() == [6, 6]
+
+
+def test_options_have_their_types(add):
+    options = ort.SessionOptions()
+    with pytest.raises(AttributeError, match="no attribute 'no_such_option'"):
+        options.no_such_option = 1
+    with pytest.raises(TypeError, match="is a 'int' and was given a 'str'"):
+        options.intra_op_num_threads = "1"
+    options.add_free_dimension_override_by_name("n", 3)
+    assert ort.InferenceSession(add, options).get_inputs()[0].shape == [3, 2]
+    assert str(ort.ExecutionMode.ORT_PARALLEL) == "ExecutionMode.ORT_PARALLEL"
 
 
 def test_run_options(add):

@@ -21,13 +21,10 @@ class IOBinding:
     def _iobinding(self) -> "IOBinding":
         return self
 
-    def _known(self, name: str, all: list[Any], what: str) -> None:
-        if not any(arg.name == name for arg in all):
-            raise InvalidArgument(2, f"Failed to find {what} name in the mapping: {name}")
-
     def _set_input(self, name: str, value: Any) -> None:
         known = self._session.get_inputs() + self._session.get_overridable_initializers()
-        self._known(name, known, "input")
+        if not any(arg.name == name for arg in known):
+            raise RuntimeError(f"Failed to find NodeArg with name: {name} in the def list")
         self._inputs[name] = value
 
     def bind_cpu_input(self, name: str, arr_on_cpu: np.ndarray) -> None:
