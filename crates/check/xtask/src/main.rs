@@ -34,7 +34,7 @@ fn main() -> ExitCode {
                 "       cargo xtask slow-tests [ARGS OF cargo test]: which tests take long\n"
             );
             eprintln!(
-                "       cargo xtask wheel [--dev] [--beside]: the wheel for Python, built and tested, beside onnxruntime\n"
+                "       cargo xtask wheel [--dev] [--beside] [--packages]: the wheel for Python, built and tested, beside onnxruntime\n"
             );
             campaign(&[])
         }

@@ -1,6 +1,6 @@
-//! The wheel for Python: `cargo xtask wheel [--dev] [--beside]` builds it in an environment of its own, runs
-//! its tests, and says how large it is and how long its import takes; with `--beside` it also compares it with
-//! onnxruntime on models of the standard's tests.
+//! The wheel for Python: `cargo xtask wheel [--dev] [--beside] [--packages]` builds it in an environment of its
+//! own, runs its tests, and says how large it is and how long its import takes; with `--beside` it also compares
+//! it with onnxruntime on models of the standard's tests, with `--packages` in packages that use onnxruntime.
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -8,6 +8,10 @@ use std::process::{Command, ExitCode};
 const TOOLS: &[&str] = &["maturin>=1.9,<2", "numpy", "onnx==1.23.2", "pytest"];
 /// The package that `--beside` compares with.
 const OTHER: &[&str] = &["numpy", "onnx==1.23.2", "onnxruntime==1.32.0"];
+/// onnxruntime and what packages of [`packages`] do not bring of what it needs.
+const ALONE: &[&str] = &["onnxruntime==1.32.0", "flatbuffers==25.12.19"];
+/// What may be asked for.
+const FLAGS: &[&str] = &["--dev", "--beside", "--packages"];
 /// Most bytes of the wheel.
 const LARGEST: u64 = 8 << 20;
 /// Most milliseconds that the import takes beyond numpy's.
@@ -20,9 +24,10 @@ const IMPORT: &str = "import time; import numpy; t = time.perf_counter(); import
 /// # Errors
 /// Python is missing or too old, a package cannot be had, or something does not build.
 pub fn wheel(root: &Path, args: &[String]) -> Result<ExitCode, String> {
-    if let Some(a) = args.iter().find(|a| *a != "--dev" && *a != "--beside") {
+    if let Some(a) = args.iter().find(|a| !FLAGS.contains(&a.as_str())) {
         return Err(format!(
-            "'{a}' is not known; usage: cargo xtask wheel [--dev] [--beside]"
+            "'{a}' is not known; usage: cargo xtask wheel [{}]",
+            FLAGS.join("] [")
         ));
     }
     let asked = |flag: &str| args.iter().any(|a| a == flag);
@@ -37,6 +42,9 @@ pub fn wheel(root: &Path, args: &[String]) -> Result<ExitCode, String> {
     measured(&ours, &wheel, asked("--dev"))?;
     if asked("--beside") {
         beside(root, &work, &ours)?;
+    }
+    if asked("--packages") {
+        packages(&package, &work, &wheel)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -154,6 +162,29 @@ fn beside(root: &Path, work: &Path, ours: &Environment) -> Result<(), String> {
         .arg(theirs.0.join("bin/python"))
         .arg(ours.0.join("bin/python"))
         .arg(tests))
+}
+
+/// Runs packages that use onnxruntime, as they are, on it and on shopfloor: in one environment, with one engine or
+/// the other in a folder beside it.
+fn packages(package: &Path, work: &Path, wheel: &Path) -> Result<(), String> {
+    let programs = package.join("tests/packages");
+    let list = text(&programs.join("requirements.txt"));
+    let all = Environment::new(
+        work.join("packages"),
+        &["--no-deps", "--requirement", &list],
+    )?;
+    let engine = |name: &str, of: &[&str]| -> Result<PathBuf, String> {
+        let folder = work.join(name);
+        let target = text(&folder);
+        all.pip(&[&["--no-deps", "--upgrade", "--target", &target], of].concat())?;
+        Ok(folder)
+    };
+    let theirs = engine("onnxruntime", ALONE)?;
+    let ours = engine("shopfloor", &[&text(wheel)])?;
+    let python = all.0.join("bin/python");
+    run(Command::new(&python)
+        .arg(programs.join("compare.py"))
+        .args([&python, &theirs, &ours]))
 }
 
 fn text(path: &Path) -> String {

@@ -1,9 +1,9 @@
 """Runs packages that use onnxruntime, unchanged, on onnxruntime and on shopfloor, and compares what they print.
 
-    python compare.py THEIRS OURS [PROGRAM...]
+    python compare.py PYTHON THEIRS OURS [PROGRAM...]
 
-THEIRS and OURS are the Python programs of two environments with the packages; the second has shopfloor. Ends with
-1 where something differs.
+PYTHON is that of an environment with the packages and neither engine; THEIRS and OURS are folders that have
+onnxruntime and shopfloor. Ends with 1 where something differs.
 """
 
 import json
@@ -18,10 +18,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 RELATIVE, ABSOLUTE = 2e-2, 2e-3
 
 
-def said(command):
-    """What a program prints last, as JSON, and the seconds that it took; its complaint where it fails."""
+def said(command, engine):
+    """What a program prints last with an engine, as JSON, and the seconds that it took; its complaint where it
+    fails."""
     began = time.perf_counter()
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    environment = {**os.environ, "PYTHONPATH": engine, "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, capture_output=True, text=True, cwd=HERE, env=environment)
     seconds = time.perf_counter() - began
     lines = done.stdout.strip().splitlines()
@@ -46,21 +47,21 @@ def farthest(a, b):
 
 
 def main():
-    theirs, ours, *names = sys.argv[1:]
+    python, theirs, ours, *names = sys.argv[1:]
     programs = sorted(HERE.glob("run_*.py"))
     differing = 0
     for program in programs:
         name = program.stem.removeprefix("run_")
         if names and name not in names:
             continue
-        want, their_seconds, complaint = said([theirs, str(program)])
+        want, their_seconds, complaint = said([python, str(program)], theirs)
         if complaint:
             print(f"{name}: left out, for it does not run on onnxruntime here: {complaint}")
             continue
-        got, our_seconds, complaint = said([ours, "-m", "shopfloor", "run", str(program)])
+        got, our_seconds, complaint = said([python, "-m", "shopfloor", "run", str(program)], ours)
         apart = float("inf") if complaint else farthest(want, got)
         differing += apart > 1
-        result = complaint or ("equal" if apart <= 1 else f"differs: {str(want)[:200]} | {str(got)[:200]}")
+        result = f"fails: {complaint}" if complaint else ("equal" if apart <= 1 else f"differs: {str(want)[:200]} | {str(got)[:200]}")
         print(f"{name}: {result} ({their_seconds:.1f} s on onnxruntime, {our_seconds:.1f} s on shopfloor)", flush=True)
     sys.exit(differing > 0)
 

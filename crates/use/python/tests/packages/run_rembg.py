@@ -1,6 +1,7 @@
 """rembg: cuts a picture out by a model that is made here."""
 
 import json
+import os
 import pathlib
 import tempfile
 
@@ -28,6 +29,7 @@ def prepare(path):
 
 
 with tempfile.TemporaryDirectory() as folder:
+    os.environ["U2NET_HOME"] = folder
     path = str(pathlib.Path(folder, "model.onnx"))
     prepare(path)
     y, x = np.mgrid[:200, :240]
