@@ -89,6 +89,7 @@ MODELS = {
         [("a", T.FLOAT, [2]), ("b", T.INT64, [2])],
         [("c", T.FLOAT, [2])],
     ),
+    "no such operator": unary("Nope"),
     "no such domain": unary("Nope", domain="x.y"),
     "undefined input": unary("Relu", reads="q"),
     "undefined output": unary("Relu", writes="d"),
