@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Any, Optional, TypeVar, Union
+
+_S = TypeVar("_S", bound="Session")
 
 __version__: str
 
@@ -26,7 +28,7 @@ class Cancel:
 class Session:
     """A model ready to run."""
 
-    def __new__(cls, source: Union[str, "os.PathLike[str]", bytes], options: Mapping[str, Any]) -> Session: ...
+    def __new__(cls: type[_S], source: Union[str, "os.PathLike[str]", bytes], options: Mapping[str, Any]) -> _S: ...
     def run(
         self,
         names: Optional[Sequence[str]],

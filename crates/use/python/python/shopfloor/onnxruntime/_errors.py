@@ -24,8 +24,8 @@ class Status(Exception):
 
     def __init__(self, *arguments: object) -> None:
         if len(arguments) == 2 and isinstance(arguments[0], int):
-            code, text = arguments
-            arguments = (f"[ONNXRuntimeError] : {code} : {_NAMES[code]} : {text}",)
+            code = arguments[0]
+            arguments = (f"[ONNXRuntimeError] : {code} : {_NAMES[code]} : {arguments[1]}",)
         super().__init__(*arguments)
 
 

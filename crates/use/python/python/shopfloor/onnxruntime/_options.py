@@ -9,23 +9,22 @@ from ._errors import unsupported
 
 
 class _Options:
-    """Options by name, each with its type: onnxruntime refuses other names and types too."""
-
-    #: Options and what they are when nobody says.
-    _DEFAULTS: dict[str, Any] = {}
+    """Options by name, each with its type: onnxruntime refuses other names and types too. A class states its
+    options as attributes."""
 
     def __init__(self) -> None:
-        self.__dict__.update(self._DEFAULTS)
         self._entries: dict[str, str] = {}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith("_"):
-            kind = self.__class__.__name__
-            if name not in self._DEFAULTS:
-                raise AttributeError(f"'{kind}' object has no attribute '{name}'")
-            want = type(self._DEFAULTS[name])
-            if not isinstance(value, want) and not (want is int and hasattr(value, "__index__")):
-                raise TypeError(f"{kind}.{name} is a '{want.__name__}' and was given a '{type(value).__name__}'")
+        kind = type(self)
+        if not name.startswith("_") and kind.__module__ == __name__:
+            if callable(getattr(kind, name, len)):
+                raise AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
+            want = type(getattr(self, name))
+            converts = hasattr(value, {int: "__index__", bool: "__bool__"}.get(want, "no such method"))
+            if not isinstance(value, want) and not converts:
+                text = f"is a '{want.__name__}' and was given a '{type(value).__name__}'"
+                raise TypeError(f"{kind.__name__}.{name} {text}")
         object.__setattr__(self, name, value)
 
 
@@ -33,24 +32,22 @@ class SessionOptions(_Options):
     """How a session is made. Of these options the number of threads, the sizes of free dimensions and
     profiling have an effect; the others are accepted, since shopfloor's plan decides what they are about."""
 
-    _DEFAULTS = {
-        "enable_cpu_mem_arena": True,
-        "enable_mem_pattern": True,
-        "enable_mem_reuse": True,
-        "enable_profiling": False,
-        "execution_mode": ExecutionMode.ORT_SEQUENTIAL,
-        "execution_order": ExecutionOrder.DEFAULT,
-        "graph_optimization_level": GraphOptimizationLevel.ORT_ENABLE_ALL,
-        "inter_op_num_threads": 0,
-        "intra_op_num_threads": 0,
-        "log_severity_level": -1,
-        "log_verbosity_level": 0,
-        "logid": "",
-        "optimized_model_filepath": "",
-        "profile_file_prefix": "onnxruntime_profile_",
-        "use_deterministic_compute": False,
-        "use_per_session_threads": True,
-    }
+    enable_cpu_mem_arena: bool = True
+    enable_mem_pattern: bool = True
+    enable_mem_reuse: bool = True
+    enable_profiling: bool = False
+    execution_mode: ExecutionMode = ExecutionMode.ORT_SEQUENTIAL
+    execution_order: ExecutionOrder = ExecutionOrder.DEFAULT
+    graph_optimization_level: GraphOptimizationLevel = GraphOptimizationLevel.ORT_ENABLE_ALL
+    inter_op_num_threads: int = 0
+    intra_op_num_threads: int = 0
+    log_severity_level: int = -1
+    log_verbosity_level: int = 0
+    logid: str = ""
+    optimized_model_filepath: str = ""
+    profile_file_prefix: str = "onnxruntime_profile_"
+    use_deterministic_compute: bool = False
+    use_per_session_threads: bool = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,13 +108,10 @@ class SessionOptions(_Options):
 class RunOptions(_Options):
     """How one request runs. ``terminate`` gives it up; the others are accepted."""
 
-    _DEFAULTS = {
-        "log_severity_level": -1,
-        "log_verbosity_level": 0,
-        "logid": "",
-        "only_execute_path_to_fetches": False,
-        "terminate": False,
-    }
+    log_severity_level: int = -1
+    log_verbosity_level: int = 0
+    logid: str = ""
+    only_execute_path_to_fetches: bool = False
 
     def __init__(self) -> None:
         super().__init__()

@@ -51,6 +51,7 @@ class Session:
 
     _sess: Any
     _sess_options: SessionOptions
+    _profiling_start_time_ns: int
 
     def _describe(self) -> None:
         """Reads what the model says of itself, and where runs go."""
@@ -261,7 +262,7 @@ class InferenceSession(Session):
             raise unsupported(
                 "SessionOptions.optimized_model_filepath", "save the plan with the command `shopfloor plan --out`"
             )
-        source = self._model_bytes if self._model_path is None else self._model_path
+        source: Any = self._model_bytes if self._model_path is None else self._model_path
         _explain.source(source)
         try:
             self._sess = shopfloor.Session(

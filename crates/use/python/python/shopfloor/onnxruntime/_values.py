@@ -68,7 +68,7 @@ def from_pointer(pointer: int, shape: Any, dtype: np.dtype) -> np.ndarray:
     """An array over memory that somebody else holds."""
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     memory = (ctypes.c_char * size).from_address(pointer)
-    return np.frombuffer(memory, dtype).reshape(tuple(shape))
+    return np.frombuffer(memoryview(memory), dtype).reshape(tuple(shape))
 
 
 def element(kind: Any) -> np.dtype:
