@@ -61,10 +61,13 @@ impl TensorMemory for Borrowed {}
 /// not know itself.
 pub fn dtype_of(array: &Bound<'_, PyUntypedArray>) -> Option<DType> {
     let descr = array.dtype();
+    if descr.num() >= NPY_TYPES::NPY_USERDEF as i32 {
+        return None;
+    }
     Some(match (descr.kind(), descr.itemsize()) {
         (b'f', 4) => DType::F32,
         (b'f', 8) => DType::F64,
-        (b'f', 2) if descr.num() < NPY_TYPES::NPY_USERDEF as i32 => DType::F16,
+        (b'f', 2) => DType::F16,
         (b'i', 8) => DType::I64,
         (b'i', 4) => DType::I32,
         (b'i', 2) => DType::I16,

@@ -8,14 +8,22 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyString};
 use shopfloor::{DType, HostValue, Tensor};
 
-/// A tensor of a value that is given for an input of type `kind`, as ONNX spells it. An array in a row is borrowed; everything else goes by
-/// Python's part, `shopfloor._values`.
+/// A tensor of a value that is given for an input of type `kind`, as ONNX spells it. An array in a row is
+/// borrowed; everything else goes by Python's part, `shopfloor._values`. Arrays of 8 and 16 bits may stand for
+/// types that numpy does not have.
 pub fn tensor<'a>(value: &Bound<'_, PyAny>, kind: impl FnOnce() -> &'a str) -> PyResult<Tensor> {
     if let Ok(a) = value.cast::<PyUntypedArray>()
         && let Some(dtype) = array::dtype_of(a)
         && array::is_plain(a)
     {
-        return array::borrow(a, dtype);
+        let kind = match dtype {
+            DType::U16 | DType::U8 | DType::I8 => kind(),
+            _ => "",
+        };
+        return match kind {
+            "tensor(bfloat16)" | "tensor(uint4)" | "tensor(int4)" => other(value, kind),
+            _ => array::borrow(a, dtype),
+        };
     }
     other(value, kind())
 }

@@ -105,6 +105,26 @@ def test_every_type_goes_in_and_out(identity, kind, dtype, shape):
     np.testing.assert_array_equal(x, y)
 
 
+def test_bfloat16_is_a_type_of_another_package(identity):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    s = shopfloor.Session(identity(TensorProto.BFLOAT16, ["n"]), threads=1)
+    x = np.array([1, 2, 3]).astype(ml_dtypes.bfloat16)
+    for given in (x, x.view(np.uint16)):
+        (y,) = s.run(None, {"x": given})
+        assert y.dtype == x.dtype and y.tolist() == x.tolist()
+
+
+@pytest.mark.parametrize(("kind", "name", "plain"), [("INT4", "int4", np.int8), ("UINT4", "uint4", np.uint8)])
+def test_four_bits_are_a_type_of_another_package(kind, name, plain):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)
+    ports = [("x", getattr(TensorProto, kind), ["n"])], [("y", TensorProto.FLOAT, ["n"])]
+    s = shopfloor.Session(model_of([node], *ports, opset=21).SerializeToString(), threads=1)
+    x = np.array([1, 2, 7])
+    for given in (x.astype(getattr(ml_dtypes, name)), x.astype(plain)):
+        assert s.run(None, {"x": given})[0].tolist() == x.tolist()
+
+
 def test_texts_are_arrays_of_objects(identity):
     x = np.array([["a", "é"], ["", "xyz"]])
     s = shopfloor.Session(identity(TensorProto.STRING, [2, "n"]), threads=1)
