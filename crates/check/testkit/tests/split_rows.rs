@@ -162,11 +162,9 @@ impl Case {
         }
         let session = &bench.session;
         let plan = session.plan(&session.model().dims().clone()).unwrap();
-        let parts = plan
-            .blocks()
+        plan.blocks()
             .flat_map(|b| &b.steps)
-            .any(|s| s.name.ends_with("in parts"));
-        parts
+            .any(|s| s.name.ends_with("in parts"))
     }
 }
 
