@@ -73,7 +73,13 @@ impl Case {
         let q = reals(x).into_iter().enumerate().map(|(i, v)| {
             let p = parameter(i, x.shape(), s.shape(), axis, block.max(1));
             let zero = if z.len() == 1 { z[0] } else { z[p] };
-            rounded((v as f32 / s.get_f64(p) as f32) as f64, zero, to) as f64
+            // The scale's type is that of the division.
+            let quotient = v as f32 / s.get_f64(p) as f32;
+            let quotient = match s.dtype() {
+                DType::F16 => half::f16::from_f32(quotient).to_f32(),
+                _ => quotient,
+            };
+            rounded(quotient.into(), zero, to) as f64
         });
         vec![(q.collect(), 0.0)]
     }
