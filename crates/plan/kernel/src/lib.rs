@@ -46,6 +46,7 @@ pub use schedule::{
     Swizzle,
 };
 pub use shape::Shape;
+pub use staging::MOST_NEIGHBOURS;
 pub use target::{
     CountWarps, CtaLimits, GpuTarget, MicroShape, Printer, Prints, Target, TargetKind,
 };

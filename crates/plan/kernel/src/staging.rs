@@ -2,6 +2,9 @@
 use crate::{Access, AxisId, Swizzle};
 use layout::Dim;
 
+/// Neighbours along an axis that a thread touches at once, at most.
+pub const MOST_NEIGHBOURS: u32 = 8;
+
 impl Access {
     /// How many neighbours along `axis` can be moved at once: the largest power of two up to `most`
     /// of which every aligned run is contiguous, begins on a multiple of itself (the buffer does),

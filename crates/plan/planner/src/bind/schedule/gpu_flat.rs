@@ -8,8 +8,8 @@ use super::product::Product;
 use super::{gpu_layout, tiles};
 use crate::bind::ctx::Space;
 use kernel::{
-    AxisId, AxisTile, GpuMapping, GpuTarget, Kernel, Mapping, Place, Role, Schedule, Spread, Stmt,
-    Swizzle, TileId, TileProgram,
+    AxisId, AxisTile, GpuMapping, GpuTarget, Kernel, MOST_NEIGHBOURS, Mapping, Place, Role,
+    Schedule, Spread, Stmt, Swizzle, TileId, TileProgram,
 };
 
 /// Reduced positions that one thread walks by itself.
@@ -28,10 +28,6 @@ const WHOLE: i64 = 64;
 
 /// Threads that sum together to choose from, where loops go in passes.
 const PASS_TEAMS: [u32; 3] = [4, 8, 16];
-
-/// Bits of the widest load of a thread, and the elements of a load at most.
-const LOAD_BITS: u32 = 128;
-const MOST_AT_ONCE: u32 = 8;
 
 /// A tile in shared memory that nothing is copied to ahead of time.
 const SHARED: Place = Place::Shared {
@@ -165,7 +161,8 @@ impl Flat<'_> {
         let axis = self.space.unit_axis(o, &self.over)?;
         let operand = &self.space.kernel.operands[o as usize];
         let extent = &self.space.kernel.axes[axis as usize].extent;
-        let most = (LOAD_BITS / operand.dtype.bits().max(1)).min(MOST_AT_ONCE);
+        let widest = self.gpu.load_bytes.iter().max()? * 8;
+        let most = (widest / operand.dtype.bits().max(1)).min(MOST_NEIGHBOURS);
         let tile = self.space.extent(axis);
         let run = operand.access.run(axis, extent, tile, most);
         // Threads of the team that have as many positions, each.

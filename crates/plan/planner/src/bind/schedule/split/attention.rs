@@ -1,10 +1,12 @@
 //! Attention of few queries to many keys: the maximum, the sum and the weighted values of each part of the keys, and
 //! what they come to together.
-use super::pieces::{Two, Workspace, after, constant, cut, two_of};
+use super::pieces::{Two, Workspace, after, constant, in_parts, store_parts, two_of};
 use crate::bind::ctx::Space;
 use crate::bind::schedule::renumber::with_last_first;
 use expr::{Binary, Compare, Expr, ExprBuilder, Monoid};
-use kernel::{AxisId, Bound, Family, Kernel, OperandId, Rescale, Role, Stmt, Tile, TileId};
+use kernel::{
+    AxisId, Bound, Family, Kernel, Operand, OperandId, Rescale, Role, Stmt, Tile, TileId,
+};
 use layout::{DType, Dim};
 use std::collections::BTreeSet;
 
@@ -138,24 +140,20 @@ fn of_each_part(k: &Kernel, online: &Online, workspaces: &[Workspace; 3]) -> Opt
     let keys = &k.axes[axis as usize].extent;
     let parts = workspaces[0].parts;
     let (piece, uneven) = piece(keys, parts);
-    let part = k.axes.len() as AxisId;
-    let mut first = k.clone();
-    first.name = format!("{} in parts", k.name);
-    first.axes[axis as usize].extent = piece.clone();
-    first.axes.push(workspaces[0].axis(k));
-    for (t, tile) in (0..).zip(&mut first.tiles) {
-        if tile.axes.contains(&axis) || online.states().contains(&t) {
-            tile.axes.push(part);
-        }
+    // What is read of a key that is not there counts nothing, whatever an index says of it.
+    let finite = |o: &Operand| o.access.outside.is_finite() && o.access.indexed.is_empty();
+    if uneven
+        && !k
+            .operands
+            .iter()
+            .filter(|o| o.role == Role::Read)
+            .all(finite)
+    {
+        return None;
     }
+    let (mut first, part) = in_parts(k, (axis, &piece), workspaces)?;
     for o in first.operands.iter_mut().filter(|o| o.role == Role::Read) {
-        let along = o.access.terms.iter().any(|t| t.axis == axis);
-        // What is read of a key that is not there counts nothing, whatever an index says of it.
-        if uneven && !(o.access.outside.is_finite() && o.access.indexed.is_empty()) {
-            return None;
-        }
-        cut(&mut o.access, (axis, &piece), (part, parts))?;
-        if along && uneven {
+        if uneven && o.access.terms.iter().any(|t| t.axis == axis) {
             o.access.bounds.push(Bound {
                 terms: vec![(axis, Dim::ONE), (part, piece.clone())],
                 base: Dim::ZERO,
@@ -183,15 +181,8 @@ fn of_each_part(k: &Kernel, online: &Online, workspaces: &[Workspace; 3]) -> Opt
         body.push(own);
     }
     body.reverse();
-    for w in workspaces {
-        let made = w.operand(&first, part, Role::Write);
-        first.operands.push(made);
-        body.push(Stmt::Store {
-            operand: (first.operands.len() - 1) as OperandId,
-            src: w.tile,
-        });
-    }
     first.body = body;
+    store_parts(&mut first, part, workspaces);
     scored.then(|| with_last_first(first))
 }
 

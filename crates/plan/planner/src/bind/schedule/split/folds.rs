@@ -1,6 +1,6 @@
 //! Reductions of few long rows, with what follows from them: the states of the parts of each row side by side, then what
 //! they come to, by whoever goes on with it.
-use super::pieces::{Two, Workspace, constant, counts, cut, two_of};
+use super::pieces::{Two, Workspace, constant, counts, in_parts, store_parts, two_of};
 use crate::bind::ctx::Space;
 use expr::{Binary, Expr, ExprBuilder, Inst, Monoid, Ref};
 use kernel::{AxisId, Kernel, OperandId, Role, Stmt, Tile, TileId};
@@ -85,8 +85,8 @@ impl<'k> Folds<'k> {
             .filter(|s| s.writes().contains(&state))
             .count()
             == 2;
-        let numbered = monoid.lift.insts.iter();
-        let numbered = numbered.filter(|i| matches!(i, Inst::Index { .. })).count() > 0;
+        let mut insts = monoid.lift.insts.iter();
+        let numbered = insts.any(|i| matches!(i, Inst::Index { .. }));
         let f32s = k.tiles[state as usize].dtype == DType::F32;
         let operation = monoid.operation()?;
         if over[..] != *self.over || !begins || !once || numbered || !f32s {
@@ -110,13 +110,16 @@ impl<'k> Folds<'k> {
     /// What the squared distances that `lift` gives are taken from.
     fn middle(&self, lift: &Expr, args: &[TileId]) -> Option<Middle> {
         let &[x, tile] = args else { return None };
-        let distances = squared_distance(lift)? && !self.follow.contains(&x);
-        let sums = |f: &Fold| f.args == [x] && f.monoid.operation() == Some(Binary::Add);
-        let sum = self.all.iter().position(|f| {
-            sums(f)
-                && input(&f.monoid.lift, *f.monoid.lift.outputs.first().unwrap_or(&0)) == Some(0)
-        })?;
-        distances.then_some(Middle { tile, sum })
+        if !squared_distance(lift)? || self.follow.contains(&x) {
+            return None;
+        }
+        let sums = |f: &Fold| {
+            let own = f.monoid.lift.outputs.first();
+            let plain = own.and_then(|&r| input(&f.monoid.lift, r)) == Some(0);
+            plain && f.args == [x] && f.monoid.operation() == Some(Binary::Add)
+        };
+        let sum = self.all.iter().position(sums)?;
+        Some(Middle { tile, sum })
     }
 }
 
@@ -163,49 +166,30 @@ pub(super) fn two(space: &Space, axis: AxisId, parts: i64) -> Option<Two> {
         Workspace::of(space, f.state, name, parts)
     };
     let workspaces: Vec<Workspace> = folds.all.iter().map(workspace).collect::<Option<_>>()?;
-    let first = of_each_part(k, axis, &folds, &workspaces)?;
+    let first = of_each_part(k, axis, (&folds, &workspaces), points)?;
     let second = of_all(k, &folds, &workspaces, points)?;
     let between = workspaces.iter().map(Workspace::between).collect();
     Some(two_of(k, [first, second], between, (axis, parts)))
 }
 
-/// `state` as a tile beside those of a part, of its middle.
+/// Adds a tile.
 fn new_tile(k: &mut Kernel, tile: Tile) -> TileId {
     k.tiles.push(tile);
     (k.tiles.len() - 1) as TileId
 }
 
-/// The first kernel: one axis more, that of the parts, which the rows' positions and their states have. Distances are
-/// taken from the part's own mean.
+/// The first kernel: the states of each part, which has so many `points`. Distances are taken from the part's own mean.
 fn of_each_part(
     k: &Kernel,
     axis: AxisId,
-    folds: &Folds,
-    workspaces: &[Workspace],
+    (folds, workspaces): (&Folds, &[Workspace]),
+    points: i64,
 ) -> Option<Kernel> {
     let parts = workspaces.first()?.parts;
     let length = k.axes[axis as usize].extent.known()?;
     (length % parts == 0).then_some(())?;
     let piece = Dim::Known(length / parts);
-    let mut points = 1;
-    for &a in folds.over {
-        points *= k.axes[a as usize].extent.known()?;
-    }
-    let part = k.axes.len() as AxisId;
-    let mut first = k.clone();
-    first.name = format!("{} in parts", k.name);
-    first.axes[axis as usize].extent = piece.clone();
-    first.axes.push(workspaces[0].axis(k));
-    let state = |t: &TileId| folds.all.iter().any(|f| f.state == *t);
-    for (t, tile) in (0..).zip(&mut first.tiles) {
-        if tile.axes.contains(&axis) || state(&t) {
-            tile.axes.push(part);
-        }
-    }
-    for o in first.operands.iter_mut().filter(|o| o.role == Role::Read) {
-        cut(&mut o.access, (axis, &piece), (part, parts))?;
-    }
-    first.body = vec![];
+    let (mut first, part) = in_parts(k, (axis, &piece), workspaces)?;
     let needed = needed(k, axis, folds)?;
     for (at, s) in k.body.iter().enumerate() {
         if !needed.contains(&at) {
@@ -227,7 +211,7 @@ fn of_each_part(
         );
         first.body.push(Stmt::Map {
             dst: mean,
-            expr: scaled(1.0 / (points / parts) as f64),
+            expr: scaled(1.0 / points as f64),
             args: vec![sum],
         });
         let mut own = s.clone();
@@ -236,14 +220,7 @@ fn of_each_part(
         }
         first.body.push(own);
     }
-    for w in workspaces {
-        let made = w.operand(&first, part, Role::Write);
-        first.operands.push(made);
-        first.body.push(Stmt::Store {
-            operand: (first.operands.len() - 1) as OperandId,
-            src: w.tile,
-        });
-    }
+    store_parts(&mut first, part, workspaces);
     Some(first)
 }
 

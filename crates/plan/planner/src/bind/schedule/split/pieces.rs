@@ -125,6 +125,45 @@ impl Workspace {
     }
 }
 
+/// `k` in the parts of `workspaces` along `axis`, of `piece` positions each, without statements: what it reads is cut, and
+/// tiles along the axis, and those of the workspaces, have the axis of the parts, which is the last one.
+pub(super) fn in_parts(
+    k: &Kernel,
+    (axis, piece): (AxisId, &Dim),
+    workspaces: &[Workspace],
+) -> Option<(Kernel, AxisId)> {
+    let (part, first) = (k.axes.len() as AxisId, workspaces.first()?);
+    let mut out = Kernel {
+        name: format!("{} in parts", k.name),
+        body: vec![],
+        ..k.clone()
+    };
+    out.axes[axis as usize].extent = piece.clone();
+    out.axes.push(first.axis(k));
+    for (t, tile) in (0..).zip(&mut out.tiles) {
+        if tile.axes.contains(&axis) || workspaces.iter().any(|w| w.tile == t) {
+            tile.axes.push(part);
+        }
+    }
+    for o in out.operands.iter_mut().filter(|o| o.role == Role::Read) {
+        cut(&mut o.access, (axis, piece), (part, first.parts))?;
+    }
+    Some((out, part))
+}
+
+/// Ends a kernel in parts: what its workspaces are for is stored in them.
+pub(super) fn store_parts(k: &mut Kernel, part: AxisId, workspaces: &[Workspace]) {
+    for w in workspaces {
+        let operand = k.operands.len() as OperandId;
+        let made = w.operand(k, part, Role::Write);
+        k.operands.push(made);
+        k.body.push(Stmt::Store {
+            operand,
+            src: w.tile,
+        });
+    }
+}
+
 /// Two kernels made of `k`, with the tensors between them as operands behind those of `k`.
 pub(super) fn two_of(
     k: &Kernel,

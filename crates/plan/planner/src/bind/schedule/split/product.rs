@@ -1,5 +1,5 @@
 //! A product as partial sums and their sum.
-use super::pieces::{Two, Workspace, after, constant, counts, cut, two_of};
+use super::pieces::{Two, Workspace, after, constant, counts, in_parts, store_parts, two_of};
 use crate::bind::ctx::Space;
 use crate::bind::schedule::product::Product;
 use expr::Monoid;
@@ -22,7 +22,7 @@ pub(super) fn two(space: &Space, axis: AxisId, parts: i64) -> Option<Two> {
     let p = &Product::of(k)?;
     let around = Around::of(k, p, axis)?;
     let workspace = Workspace::of(space, p.acc, "parts".into(), parts)?;
-    let first = partial_sums(k, p, axis, &around, &workspace)?;
+    let first = partial_sums(k, axis, &around, &workspace)?;
     let second = sum_of_parts(k, p, axis, &around, &workspace);
     let between = vec![workspace.between()];
     Some(two_of(k, [first, second], between, (axis, parts)))
@@ -33,9 +33,8 @@ struct Around<'k> {
     /// Where the product is in the body.
     at: usize,
     fill: &'k Stmt,
-    /// What makes the factors, and its tiles.
+    /// What makes the factors.
     feeds: Vec<&'k Stmt>,
-    need: BTreeSet<TileId>,
     /// The product and what is left for afterwards, each with its place in the body.
     rest: Vec<(usize, &'k Stmt)>,
 }
@@ -76,16 +75,14 @@ impl<'k> Around<'k> {
             at,
             fill,
             feeds,
-            need,
             rest,
         })
     }
 }
 
-/// The first kernel: one axis more, that of the parts, which every tile with the summed axis has.
+/// The first kernel: the sum of each part.
 fn partial_sums(
     k: &Kernel,
-    p: &Product,
     axis: AxisId,
     around: &Around<'_>,
     workspace: &Workspace,
@@ -93,32 +90,14 @@ fn partial_sums(
     let parts = workspace.parts;
     let length = k.axes[axis as usize].extent.known()?;
     (length % parts == 0).then_some(())?;
-    let piece = length / parts;
-    let mut first = k.clone();
-    first.name = format!("{} in parts", k.name);
-    first.axes[axis as usize].extent = Dim::Known(piece);
-    first.axes.push(workspace.axis(k));
-    let part = k.axes.len() as AxisId;
-    for (t, tile) in first.tiles.iter_mut().enumerate() {
-        let t = t as TileId;
-        if t == p.acc || (around.need.contains(&t) && tile.axes.contains(&axis)) {
-            tile.axes.push(part);
-        }
-    }
-    for o in &mut first.operands {
-        if o.role == Role::Read {
-            cut(&mut o.access, (axis, &Dim::Known(piece)), (part, parts))?;
-        }
-    }
-    first.operands.push(workspace.operand(k, part, Role::Write));
+    let piece = Dim::Known(length / parts);
+    let workspaces = std::slice::from_ref(workspace);
+    let (mut first, part) = in_parts(k, (axis, &piece), workspaces)?;
     first.body = around.feeds.iter().map(|&s| s.clone()).collect();
     first
         .body
         .extend([around.fill.clone(), k.body[around.at].clone()]);
-    first.body.push(Stmt::Store {
-        operand: k.operands.len() as OperandId,
-        src: p.acc,
-    });
+    store_parts(&mut first, part, workspaces);
     Some(first)
 }
 
