@@ -2,11 +2,14 @@
 use crate::errors;
 use pyo3::prelude::*;
 
+/// Name, aliases, what it is, and where its figures come from.
+type Listed = (String, Vec<String>, String, String);
+
 /// Name, aliases, where it is from, and the table of every machine that a name is known for; or of the one
 /// called `name`.
 #[pyfunction]
 #[pyo3(signature = (name=None))]
-pub fn machines(name: Option<&str>) -> PyResult<Vec<(String, Vec<String>, String, String)>> {
+pub fn machines(name: Option<&str>) -> PyResult<Vec<Listed>> {
     use shopfloor_tools::report::machine_table;
     let style = shopfloor_tools::report::Style::default();
     if let Some(name) = name {

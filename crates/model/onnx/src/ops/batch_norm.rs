@@ -23,7 +23,6 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let each = n.opset < 9 && !n.flag("spatial", true)?;
     let mut training = n.flag("training_mode", false)?;
     if n.opset < 7 {
-        n.ints("consumed_inputs")?;
         training = !n.flag("is_test", false)?;
     }
     if training && n.opset >= 14 {

@@ -14,10 +14,6 @@ pub(crate) fn aligned<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, a: ValueId, b: Valu
     if n.opset >= 7 {
         return Ok(b);
     }
-    if n.opset < 6 {
-        // It told an optimiser which inputs may be overwritten.
-        n.ints("consumed_inputs")?;
-    }
     let (ra, mut shape) = (c.rank(a), c.shape(b));
     let broadcast = n.flag("broadcast", false)?;
     let Some(axis) = n.int_opt("axis")? else { return Ok(b) };

@@ -16,7 +16,6 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let ratio = n.float("ratio", 0.5)?;
     if n.opset < 7 {
         n.flag("is_test", false)?;
-        n.ints("consumed_inputs")?;
     }
     let seed = seed(n)?;
     let training = n.opt(2).filter(|&t| c.const_ints(t).is_none_or(|t| t != [0]));
