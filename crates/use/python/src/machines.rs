@@ -2,11 +2,10 @@
 use crate::errors;
 use pyo3::prelude::*;
 
-/// Name, aliases, what it is, and where its figures come from.
+/// A machine's name, aliases, where it is from, and its table.
 type Listed = (String, Vec<String>, String, String);
 
-/// Name, aliases, where it is from, and the table of every machine that a name is known for; or of the one
-/// called `name`.
+/// Every machine that a name is known for; or the one called `name`.
 #[pyfunction]
 #[pyo3(signature = (name=None))]
 pub fn machines(name: Option<&str>) -> PyResult<Vec<Listed>> {
