@@ -28,6 +28,7 @@ mod joined_steps;
 mod kernel_text;
 mod low_precision_ptx;
 mod mutate;
+mod nibbles;
 mod operator_page;
 mod parallel_reductions;
 mod plans;

@@ -383,6 +383,22 @@ impl Tensor {
         }
     }
 
+    /// Copies `count` elements of `from`, a tensor of the same type, from its element `start` on, to element `at` on.
+    ///
+    /// # Panics
+    /// Where they do not lie inside both tensors.
+    pub fn copy_elements(&mut self, at: usize, from: &Tensor, start: usize, count: usize) {
+        let bits = self.dtype.bits() as usize;
+        if bits < 8 {
+            // Elements that share bytes.
+            return (0..count).for_each(|i| self.set_i64(at + i, from.get_i64(start + i)));
+        }
+        let bytes = bits / 8;
+        let (to, source) = (at * bytes, start * bytes);
+        let length = count * bytes;
+        self.bytes_mut()[to..to + length].copy_from_slice(&from.bytes()[source..source + length]);
+    }
+
     /// Sets element `i` from an i64; narrower integers keep the low bits, `Bool` is `v != 0`.
     pub fn set_i64(&mut self, i: usize, v: i64) {
         match self.dtype {

@@ -556,23 +556,25 @@ fn stack(
     let mut shape = vec![parts.len()];
     shape.extend_from_slice(first.shape());
     let mut bytes: Vec<u8> = Vec::new();
-    let all = parts.len().saturating_mul(first.bytes().len());
+    let all = Tensor::byte_len(first.dtype(), &shape)?;
     if bytes.try_reserve_exact(all).is_err() {
         return Err(RunError::Control {
             node: node.into(),
             why: format!("there is no memory for the {all} B that it gathers; run fewer turns"),
         });
     }
-    for p in parts {
+    bytes.resize(all, 0);
+    let mut stacked = Tensor::from_bytes(first.dtype(), &shape, bytes)?;
+    for (i, p) in parts.iter().enumerate() {
         if p.shape() != first.shape() {
             return Err(RunError::Control {
                 node: node.into(),
                 why: "a scanned output changes its shape between iterations".into(),
             });
         }
-        bytes.extend_from_slice(p.bytes());
+        stacked.copy_elements(i * p.len(), p, 0, p.len());
     }
-    Ok(Tensor::from_bytes(first.dtype(), &shape, bytes)?)
+    Ok(stacked)
 }
 
 fn host(

@@ -5,10 +5,9 @@ use device::Recycler;
 use std::sync::Arc;
 use tensor::Tensor;
 
-/// Bytes of one row of `t` along `axis`: what its extents from there on hold.
+/// Elements of one row of `t` along `axis`: what its extents from there on hold.
 fn row(t: &Tensor, axis: usize) -> usize {
-    let outer: usize = t.shape()[..axis].iter().product();
-    t.bytes().len() / outer.max(1)
+    t.shape()[axis..].iter().product()
 }
 
 /// `parts` one behind the other along `axis`; they are equal in everything else.
@@ -35,13 +34,12 @@ pub(crate) fn join(
     let bytes = Tensor::byte_len(first.dtype(), &shape)?;
     let mut t = output(buffers, first.dtype(), &shape, bytes, name)?;
     let outer: usize = shape[..axis].iter().product();
-    let mut rest = t.bytes_mut();
+    let mut at = 0;
     for i in 0..outer {
         for p in parts {
             let n = row(p, axis);
-            let (to, behind) = rest.split_at_mut(n);
-            to.copy_from_slice(&p.bytes()[i * n..(i + 1) * n]);
-            rest = behind;
+            t.copy_elements(at, p, i * n, n);
+            at += n;
         }
     }
     Ok(t)
@@ -92,14 +90,10 @@ pub(crate) fn split(
     for &n in extents {
         let mut shape = t.shape().to_vec();
         shape[axis] = n;
-        let mut part = output(buffers, t.dtype(), &shape, outer * n * item, name)?;
-        for (i, to) in part
-            .bytes_mut()
-            .chunks_exact_mut((n * item).max(1))
-            .enumerate()
-        {
-            let at = i * total * item + from * item;
-            to.copy_from_slice(&t.bytes()[at..at + n * item]);
+        let bytes = Tensor::byte_len(t.dtype(), &shape)?;
+        let mut part = output(buffers, t.dtype(), &shape, bytes, name)?;
+        for i in 0..outer {
+            part.copy_elements(i * n * item, t, (i * total + from) * item, n * item);
         }
         from += n;
         parts.push(part);
@@ -139,6 +133,18 @@ mod tests {
         assert!(join(&buffers, &[&a, &d], 1, "x").is_err());
         assert!(join(&buffers, &[&a, &b], 3, "x").is_err());
         assert!(split(&buffers, &t, 1, &[1, 1], "x").is_err());
+        // Elements of 4 bits, two of which share a byte.
+        let nibbles =
+            |bytes: &[u8]| Tensor::from_bytes(layout::DType::U4, &[1, 3], bytes.to_vec()).unwrap();
+        let (a, b) = (nibbles(&[0x21, 0x03]), nibbles(&[0x54, 0x06]));
+        let t = join(&buffers, &[&a, &b], 0, "x").unwrap();
+        assert_eq!(
+            (t.shape(), t.bytes()),
+            (&[2, 3][..], &[0x21, 0x43, 0x65][..])
+        );
+        let parts = split(&buffers, &t, 0, &[1, 1], "x").unwrap();
+        assert_eq!((parts[0].bytes(), parts[1].bytes()), (a.bytes(), b.bytes()));
+        let a = Tensor::from_i64(&[2, 1, 3], &numbers(0, 6)).unwrap();
         let empty = Tensor::from_i64(&[2, 0, 3], &[]).unwrap();
         assert_eq!(
             join(&buffers, &[&empty, &a], 1, "x").unwrap().shape(),

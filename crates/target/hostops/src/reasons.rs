@@ -26,7 +26,7 @@ pub fn reason(name: &str) -> &'static str {
         "RoiAlign" => {
             "only where the region says how many samples a bin has, for the largest sample, or other types than f32"
         }
-        "DeformConv" => PLACES,
+        "DeformConv" | "MaxRoiPool" | "ms.CropAndResize" => PLACES,
         "Col2Im" => "it adds elements at places that are not its own",
         "MaxUnpool" => LATE,
         "MaxPool" => {
@@ -36,7 +36,7 @@ pub fn reason(name: &str) -> &'static str {
         "Lengths" => "only where lengths come from data: those beyond the sequence are refused",
         "Cast" => CODES,
         "BitCast" => "no scalar program sees the bits of a float",
-        "Det" => "elimination with pivots, which data picks",
+        "Det" | "ms.Inverse" => "elimination with pivots, which data picks",
         "MelWeightMatrix" => "a small table, made once",
         "LinearAttention" => "a recurrence over tokens with a matrix as state",
         "Identity" | "Refuse" => HELD,

@@ -13,6 +13,8 @@ pub(crate) struct BodyInput {
     pub ints: Option<Vec<Dim>>,
     /// What a held value holds.
     pub kind: Option<Kind>,
+    /// The type that its elements code.
+    pub narrow: Option<&'static str>,
     /// What the body sees added to it.
     pub plus: i64,
 }
@@ -199,6 +201,7 @@ impl<'m> Ctx<'m> {
         if let Some(k) = &i.kind {
             self.set_kind(v, k.clone());
         }
+        self.set_narrow(v, i.narrow);
         match i.plus {
             0 => Ok(v),
             plus => self.map(n, format!("{name}.from{plus}"), &[v], |e, a| {

@@ -433,12 +433,15 @@ impl<'m> Ctx<'m> {
             return Ok(*inner);
         }
         let outer = self.frames[frame - 1].b.value(v).clone();
+        let narrow = self.frames[frame - 1].narrow.get(&v).copied();
         if let ValueSource::Weight(id) = outer.source {
-            return Ok(self.frames[frame].b.weight(id)?);
+            let f = &mut self.frames[frame];
+            let inner = f.b.weight(id)?;
+            f.narrow.extend(narrow.map(|name| (inner, name)));
+            return Ok(inner);
         }
         let floats = self.frames[frame - 1].floats.get(&v).cloned();
         let kind = self.frames[frame - 1].kinds.get(&v).cloned();
-        let narrow = self.frames[frame - 1].narrow.get(&v).copied();
         let f = &mut self.frames[frame];
         let inner =
             f.b.input_with_ints(&outer.name, outer.dtype, outer.shape, outer.ints);
@@ -448,9 +451,7 @@ impl<'m> Ctx<'m> {
         if let Some(k) = kind {
             f.kinds.insert(inner, k);
         }
-        if let Some(name) = narrow {
-            f.narrow.insert(inner, name);
-        }
+        f.narrow.extend(narrow.map(|name| (inner, name)));
         f.captures.push((v, inner));
         f.captured.insert(v, inner);
         Ok(inner)

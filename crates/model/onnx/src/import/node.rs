@@ -120,6 +120,16 @@ impl<'m> NodeView<'m> {
         Ok(self.float_opt(name)?.unwrap_or(default as f64))
     }
 
+    /// A number that some operator sets have as an integer and some as a float.
+    pub fn number(&self, name: &str, default: f64) -> Lowered<f64> {
+        match self.get(name) {
+            None => Ok(default),
+            Some(AttributeValue::Float(v)) => Ok(*v as f64),
+            Some(AttributeValue::Int(v)) => Ok(*v as f64),
+            _ => self.wrong(name, "a number"),
+        }
+    }
+
     /// Text.
     pub fn text(&self, name: &str, default: &str) -> Lowered<String> {
         match self.get(name) {

@@ -2,7 +2,7 @@
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView, monoids};
 pub(crate) use expr::functions::{gelu_erf, gelu_tanh};
-use expr::{Binary, Compare, ExprBuilder, Ref, Unary};
+use expr::{ExprBuilder, Ref, functions};
 use layout::DType;
 
 pub(crate) const OPS: &[OpDef] = &[
@@ -11,25 +11,6 @@ pub(crate) const OPS: &[OpDef] = &[
     op("Softplus", lower), op("Softsign", lower), op("Mish", lower), op("Swish", lower),
     op("ThresholdedRelu", lower), op("Shrink", lower), op("SwiGLU", swiglu),
 ];
-
-/// ln(1 + e^x) without overflow: max(x, 0) + ln(1 + e^-|x|).
-fn softplus(e: &mut ExprBuilder, x: Ref, d: DType) -> Ref {
-    let (zero, one) = (e.constant(0.0, d), e.constant(1.0, d));
-    let top = e.binary(Binary::Max, x, zero);
-    let a = e.unary(Unary::Abs, x);
-    let a = e.unary(Unary::Neg, a);
-    let a = e.unary(Unary::Exp, a);
-    let a = e.add(one, a);
-    let a = e.unary(Unary::Log, a);
-    e.add(top, a)
-}
-
-/// `e^x - 1` where it counts.
-fn exp_m1(e: &mut ExprBuilder, x: Ref, d: DType) -> Ref {
-    let one = e.constant(1.0, d);
-    let y = e.unary(Unary::Exp, x);
-    e.sub(y, one)
-}
 
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
@@ -40,74 +21,28 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let mut e = ExprBuilder::new();
     let a = e.input(0, own);
     let a = if d == own { a } else { e.cast(a, d) };
-    let (zero, one) = (e.constant(0.0, d), e.constant(1.0, d));
     let y = match n.op {
-        "Relu" => e.binary(Binary::Max, a, zero),
-        "LeakyRelu" => {
-            let k = e.constant(n.float("alpha", 0.01)?, d);
-            let low = e.mul(a, k);
-            let neg = e.compare(Compare::Lt, a, zero);
-            e.select(neg, low, a)
-        }
-        "Elu" => {
-            let k = e.constant(n.float("alpha", 1.0)?, d);
-            let low = exp_m1(&mut e, a, d);
-            let low = e.mul(k, low);
-            let neg = e.compare(Compare::Lt, a, zero);
-            e.select(neg, low, a)
-        }
+        "Relu" => functions::relu(&mut e, a, d),
+        "LeakyRelu" => functions::leaky_relu(&mut e, a, n.float("alpha", 0.01)?, d),
+        "Elu" => functions::elu(&mut e, a, n.float("alpha", 1.0)?, d),
         "Selu" => {
-            let k = e.constant(n.float("alpha", 1.673_263_2)?, d);
-            let g = e.constant(n.float("gamma", 1.050_701)?, d);
-            let low = exp_m1(&mut e, a, d);
-            let low = e.mul(k, low);
-            let pos = e.compare(Compare::Gt, a, zero);
-            let v = e.select(pos, a, low);
-            e.mul(g, v)
+            // The first version's numbers have fewer digits.
+            let usual = if n.opset < 6 { (1.6732, 1.0507) } else { (1.673_263_2, 1.050_701) };
+            functions::selu(&mut e, a, n.float("alpha", usual.0)?, n.float("gamma", usual.1)?, d)
         }
-        "Celu" => {
-            let k = e.constant(n.float("alpha", 1.0)?, d);
-            let top = e.binary(Binary::Max, a, zero);
-            let q = e.div(a, k);
-            let low = exp_m1(&mut e, q, d);
-            let low = e.mul(k, low);
-            let low = e.binary(Binary::Min, low, zero);
-            e.add(top, low)
-        }
-        "HardSigmoid" | "HardSwish" => {
-            let (alpha, beta) = match n.op {
-                "HardSigmoid" => (n.float("alpha", 0.2)?, n.float("beta", 0.5)?),
-                _ => (1.0 / 6.0, 0.5),
-            };
-            let (k, b) = (e.constant(alpha, d), e.constant(beta, d));
-            let t = e.mul(k, a);
-            let t = e.add(t, b);
-            let t = e.binary(Binary::Min, t, one);
-            let t = e.binary(Binary::Max, t, zero);
-            if n.op == "HardSigmoid" { t } else { e.mul(a, t) }
-        }
+        "Celu" => functions::celu(&mut e, a, n.float("alpha", 1.0)?, d),
+        "HardSigmoid" => functions::hard_sigmoid(&mut e, a, n.float("alpha", 0.2)?, n.float("beta", 0.5)?, d),
+        "HardSwish" => functions::hard_swish(&mut e, a, d),
         "Gelu" => match n.text("approximate", "none")?.as_str() {
             "none" => gelu_erf(&mut e, a, d),
             "tanh" => gelu_tanh(&mut e, a, d),
             other => return Err(format!("attribute 'approximate' is '{other}', it must be none or tanh").into()),
         },
-        "Softplus" => softplus(&mut e, a, d),
-        "Softsign" => {
-            let t = e.unary(Unary::Abs, a);
-            let t = e.add(one, t);
-            e.div(a, t)
-        }
-        "Mish" => {
-            let t = softplus(&mut e, a, d);
-            let t = e.unary(Unary::Tanh, t);
-            e.mul(a, t)
-        }
-        "Swish" => swish(&mut e, a, n.float("alpha", 1.0)?, d),
-        "ThresholdedRelu" => {
-            let k = e.constant(n.float("alpha", 1.0)?, d);
-            let above = e.compare(Compare::Gt, a, k);
-            e.select(above, a, zero)
-        }
+        "Softplus" => functions::softplus(&mut e, a, d),
+        "Softsign" => functions::softsign(&mut e, a, d),
+        "Mish" => functions::mish(&mut e, a, d),
+        "Swish" => functions::swish(&mut e, a, n.float("alpha", 1.0)?, d),
+        "ThresholdedRelu" => functions::thresholded_relu(&mut e, a, n.float("alpha", 1.0)?, d),
         "Shrink" => shrink(&mut e, a, (n.float("bias", 0.0)?, n.float("lambd", 0.5)?), d),
         _ => return Err("is no activation".into()),
     };
@@ -126,21 +61,8 @@ fn shrink(e: &mut ExprBuilder, a: Ref, (bias, lambda): (f64, f64), d: DType) -> 
         _ => DType::F64,
     };
     let x = if wide == d { a } else { e.cast(a, wide) };
-    let (b, l, m) = (e.constant(bias, wide), e.constant(lambda, wide), e.constant(-lambda, wide));
-    let (up, down) = (e.add(x, b), e.sub(x, b));
-    let (low, high) = (e.compare(Compare::Lt, x, m), e.compare(Compare::Gt, x, l));
-    let none = e.constant(0.0, wide);
-    let t = e.select(high, down, none);
-    let y = e.select(low, up, t);
+    let y = functions::shrink(e, x, bias, lambda, wide);
     if wide == d { y } else { e.cast(y, d) }
-}
-
-/// `x` times the sigmoid of `alpha` times `x`.
-fn swish(e: &mut ExprBuilder, x: Ref, alpha: f64, d: DType) -> Ref {
-    let k = e.constant(alpha, d);
-    let t = e.mul(k, x);
-    let t = e.unary(Unary::Sigmoid, t);
-    e.mul(x, t)
 }
 
 fn swiglu<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
@@ -153,7 +75,7 @@ fn swiglu<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let shape = c.shape(a);
     let b = c.has_shape(n, n.tmp("gate"), b, &shape)?;
     let y = c.map_wide(n, n.name(0), &[a, b], |e, x, d| {
-        let gate = swish(e, x[0], alpha, d);
+        let gate = functions::swish(e, x[0], alpha, d);
         e.mul(gate, x[1])
     })?;
     c.set(n, 0, y);
@@ -168,12 +90,7 @@ fn prelu<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         // One slope per channel.
         s = c.along(n, n.tmp("slope"), s, rank, 1)?;
     }
-    let y = c.map(n, n.name(0), &[x, s], |e, a| {
-        let zero = e.constant(0.0, d);
-        let low = e.mul(a[0], a[1]);
-        let neg = e.compare(Compare::Lt, a[0], zero);
-        e.select(neg, low, a[0])
-    })?;
+    let y = c.map(n, n.name(0), &[x, s], |e, a| functions::prelu(e, a[0], a[1], d))?;
     c.set(n, 0, y);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Conversions: Cast, CastLike.
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView, narrow_name, to_dtype};
+use crate::proto::DataType;
 use graph::ValueId;
 use layout::DType;
 use tensor::{Attr, Attrs};
@@ -14,7 +15,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let round = n.text("round_mode", "up")?;
     let (to, narrow) = match n.op {
         "Cast" => {
-            let code = n.int_opt("to")?.ok_or("attribute 'to' is missing")?;
+            let code = target(n)?;
             (to_dtype(code)?, i32::try_from(code).ok().and_then(narrow_name))
         }
         _ => (c.dtype(n.input(1)?), c.narrow(n.input(1)?)),
@@ -35,6 +36,17 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     c.set_narrow(y, narrow);
     c.set(n, 0, y);
     Ok(())
+}
+
+/// The number of the type that a Cast converts to; before opset 6 its name.
+fn target(n: &NodeView<'_>) -> Lowered<i64> {
+    if n.opset >= 6 {
+        return n.int_opt("to")?.ok_or_else(|| "attribute 'to' is missing".into());
+    }
+    let name = n.text("to", "")?;
+    let mut all = (1..).map_while(DataType::from_code);
+    let found = all.find(|t| t.name().eq_ignore_ascii_case(&name));
+    found.map(|t| t.code().into()).ok_or_else(|| format!("attribute 'to' is '{name}', which is no element type").into())
 }
 
 /// A conversion from or to a type that is held as codes, or to one of 4 bits: by the host, for

@@ -21,7 +21,11 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         "silu" | "swish" => true,
         a => return Err(format!("attribute 'activation' is '{a}', it must be none, silu or swish").into()),
     };
-    let state = Dim::Known(taps - 1);
+    // com.microsoft's operator may space its taps.
+    let dilation = n.int("dilation", 1)?;
+    let reach = (taps - 1).checked_mul(dilation).filter(|_| dilation >= 1);
+    let reach = reach.ok_or_else(|| format!("attribute 'dilation' is {dilation}, it must be a small positive number"))?;
+    let state = Dim::Known(reach);
     let all = match past {
         Some(p) => c.add1(n, Op::Concat { axis: 2 }, &[p, x], n.tmp("all"))?,
         None => {
@@ -32,7 +36,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let spec = ConvSpec {
         kernel: vec![taps],
         strides: vec![1],
-        dilations: vec![1],
+        dilations: vec![dilation],
         before: vec![Dim::ZERO],
         after: vec![Dim::ZERO],
         groups: channels,
@@ -61,8 +65,8 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     c.set(n, 0, y);
     if n.wants(1) {
         let length = c.shape(all)[2].clone();
-        let after = match taps {
-            1 => c.fill(n, n.name(1), &[s[0].clone(), s[1].clone(), state], d, |e| e.constant(0.0, d))?,
+        let after = match reach {
+            0 => c.fill(n, n.name(1), &[s[0].clone(), s[1].clone(), state], d, |e| e.constant(0.0, d))?,
             _ => c.slice(n, n.name(1), all, 2, length - state.clone(), state)?,
         };
         c.set(n, 1, after);

@@ -1,6 +1,6 @@
 //! Constant in all its attribute forms, ConstantOfShape.
 use super::{OpDef, op};
-use crate::import::{Ctx, LowerError, Lowered, NodeView};
+use crate::import::{Ctx, Item, LowerError, Lowered, NodeView, narrow_name};
 use crate::proto::TensorData;
 use graph::ValueId;
 use layout::DType;
@@ -51,9 +51,9 @@ pub(crate) fn single<'m>(c: &mut Ctx<'m>, t: &'m TensorData) -> Lowered<Tensor> 
 fn of_shape<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
     let s = n.input(0)?;
-    let value = match n.tensor("value")? {
-        Some(t) => single(c, t)?,
-        None => Tensor::from_f32(&[1], &[0.0])?,
+    let (value, narrow) = match n.tensor("value")? {
+        Some(t) => (single(c, t)?, narrow_name(t.dtype)),
+        None => (Tensor::from_f32(&[1], &[0.0])?, None),
     };
     let d = value.dtype();
     let y = match c.sizes(s)? {
@@ -68,9 +68,14 @@ fn of_shape<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             };
             let mut attrs = tensor::Attrs::new();
             attrs.insert("value".into(), tensor::Attr::Tensor(value));
-            return c.host_with(n, attrs, &[(d, vec![None; rank])]);
+            c.host_with(n, attrs, &[(d, vec![None; rank])])?;
+            if let (Item::Value(y), true) = (c.lookup(n.outputs[0])?, narrow.is_some()) {
+                c.set_narrow(y, narrow);
+            }
+            return Ok(());
         }
     };
+    c.set_narrow(y, narrow);
     if d != DType::F32 && let Some(count) = y_count(c, y) {
         let fill = c.ints(y).is_none() && !d.is_float() && count <= 4096;
         if fill {

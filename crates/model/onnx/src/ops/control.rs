@@ -64,6 +64,7 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     // The branch lowered first is one that is valid.
     let Some((mut first, swapped)) = first_branch(c, n, (yes, no))? else { return Ok(()) };
     let mut kinds_a = kinds(c, &first);
+    let codes_a: Vec<_> = first.iter().map(|&v| c.narrow(v)).collect();
     let captured: Vec<ValueId> = c.frame().captures.iter().map(|x| x.0).collect();
     // The other branch captures the same values first, in the same order; what it takes beyond
     // them this one takes too.
@@ -81,6 +82,7 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         Tried::Invalid(why) => refuse(c, n, cond, i64::from(swapped), &captured, &asked(c, &kinds_a), &misfit(n, &why))?,
     };
     let mut kinds_b = kinds(c, &second);
+    let codes_b: Vec<_> = second.iter().map(|&v| c.narrow(v)).collect();
     if let Some((i, a, b)) = ranks_differ(&kinds_a, &kinds_b) {
         // A value has one rank: the rest of the model is made for the branch that the caller says is
         // taken, else for the one with the lower rank, or else the other. The one that is not gives
@@ -127,11 +129,17 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let inputs: Vec<ValueId> = [cond].into_iter().chain(captures).collect();
     let (then_graph, else_graph) = if swapped { (second_graph, first_graph) } else { (first_graph, second_graph) };
     let op = Op::If { then_branch: Box::new(then_graph), else_branch: Box::new(else_graph) };
-    add_if(c, n, op, &inputs, [&kinds_a, &kinds_b])
+    let ys = add_if(c, n, op, &inputs, [&kinds_a, &kinds_b])?;
+    for (i, y) in ys.into_iter().enumerate() {
+        // A branch that is refused gives no codes.
+        let (a, b) = (codes_a.get(i).copied().flatten(), codes_b.get(i).copied().flatten());
+        c.set_narrow(y, a.or(b));
+    }
+    Ok(())
 }
 
 /// Adds the node of a branch whose outputs are of these kinds in either case.
-fn add_if<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, op: Op, inputs: &[ValueId], kinds: [&[Kind]; 2]) -> Lowered {
+fn add_if<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, op: Op, inputs: &[ValueId], kinds: [&[Kind]; 2]) -> Lowered<Vec<ValueId>> {
     let mut outs = Vec::new();
     let mut held = Vec::new();
     for (i, (a, b)) in kinds[0].iter().zip(kinds[1]).enumerate() {
@@ -142,11 +150,11 @@ fn add_if<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, op: Op, inputs: &[ValueId], kin
     }
     let outs: Vec<(&str, DType, Vec<Option<Dim>>)> = outs.iter().map(|(s, d, x)| (s.as_str(), *d, x.clone())).collect();
     let ys = c.b().node_with_shapes(op, inputs, &outs, &n.origin);
-    for (i, (y, kind)) in ys.into_iter().zip(held).enumerate() {
+    for (i, (&y, kind)) in ys.iter().zip(held).enumerate() {
         c.set_kind(y, kind);
         c.set(n, i, y);
     }
-    Ok(())
+    Ok(ys)
 }
 
 /// The outputs of the branch that is lowered first, and whether that is the second one; its frame is open. `None`
@@ -360,12 +368,13 @@ pub(super) fn one_body<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, l: Looped, open: O
         let guessed = c.ranks.guessed;
         // Whenever the body runs its condition holds.
         let mut ins = vec![
-            BodyInput { dtype: DType::I64, shape: vec![], ints: None, kind: None, plus: l.first },
-            BodyInput { dtype: DType::Bool, shape: vec![], ints: Some(vec![Dim::ONE]), kind: None, plus: 0 },
+            BodyInput { dtype: DType::I64, shape: vec![], ints: None, kind: None, narrow: None, plus: l.first },
+            BodyInput { dtype: DType::Bool, shape: vec![], ints: Some(vec![Dim::ONE]), kind: None, narrow: None, plus: 0 },
         ];
-        for (((d, _), s), k) in start.iter().zip(&shapes).zip(&held) {
-            let kind = (*d == DType::Host).then(|| k.clone());
-            ins.push(BodyInput { dtype: *d, shape: s.clone(), ints: None, kind, plus: 0 });
+        for (i, (d, _)) in start.iter().enumerate() {
+            let kind = (*d == DType::Host).then(|| held[i].clone());
+            let (shape, narrow) = (shapes[i].clone(), c.narrow(l.initial[i]));
+            ins.push(BodyInput { dtype: *d, shape, ints: None, kind, narrow, plus: 0 });
         }
         let Some(outs) = open(c, &ins)? else {
             c.drop_body();
@@ -376,6 +385,7 @@ pub(super) fn one_body<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, l: Looped, open: O
         }
         let ts: Vec<(DType, Vec<Dim>)> = outs.iter().map(|&v| (c.dtype(v), c.shape(v))).collect();
         let after = kinds(c, &outs);
+        let codes: Vec<_> = outs.iter().skip(1).map(|&v| c.narrow(v)).collect();
         let inner = c.frames.pop();
         let mut changed = false;
         for (i, k) in held.iter_mut().enumerate().filter(|(i, _)| start[*i].0 == DType::Host) {
@@ -389,6 +399,10 @@ pub(super) fn one_body<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, l: Looped, open: O
         c.frames.extend(inner);
         if let Some((i, (d, _))) = ts[1..=carried].iter().enumerate().find(|(i, t)| t.0 != start[*i].0) {
             return Err(format!("carried value {i} is {} at first and {d} after a round", start[i].0).into());
+        }
+        if let Some(i) = (0..carried).find(|&i| codes[i] != ins[i + 2].narrow) {
+            let text = |code: Option<&'static str>| code.unwrap_or(start[i].0.name());
+            return Err(format!("carried value {i} is {} at first and {} after a round", text(ins[i + 2].narrow), text(codes[i])).into());
         }
         for (i, s) in shapes.iter_mut().enumerate() {
             let t = &ts[i + 1].1;
@@ -422,7 +436,9 @@ pub(super) fn one_body<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, l: Looped, open: O
         }
         let (mut graph, captures) = c.close_body(&outs);
         graph.name = l.name.clone();
-        return finish(c, n, Finished { graph, captures, ts, start, shapes, held, known_trip, forever, spec: l }).map(Ended::Values);
+        let ys = finish(c, n, Finished { graph, captures, ts, start, shapes, held, known_trip, forever, spec: l })?;
+        ys.iter().zip(codes).for_each(|(&y, code)| c.set_narrow(y, code));
+        return Ok(Ended::Values(ys));
     }
     Err("its body could not be typed".into())
 }

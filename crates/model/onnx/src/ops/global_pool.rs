@@ -15,9 +15,9 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let m = match n.op {
         "GlobalAveragePool" => monoids::mean(d, &c.count(x, &axes)),
         "GlobalMaxPool" => monoids::max(d),
-        _ => match n.int("p", 2)? {
-            1 => reduce::l1(d),
-            2 => reduce::l2(d),
+        _ => match n.number("p", 2.0)? {
+            1.0 => reduce::l1(d),
+            2.0 => reduce::l2(d),
             p => reduce::lp(d, p),
         },
     };

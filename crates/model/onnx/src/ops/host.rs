@@ -9,10 +9,11 @@ pub(crate) const OPS: &[OpDef] = &[
     op("NonMaxSuppression", nms),
     op("Unique", unique),
     op("Det", det),
+    op("MaxRoiPool", max_roi_pool),
     op("ImageDecoder", image_decoder),
 ];
 
-fn some(s: &[Dim]) -> Vec<Option<Dim>> {
+pub(crate) fn some(s: &[Dim]) -> Vec<Option<Dim>> {
     s.iter().cloned().map(Some).collect()
 }
 
@@ -65,6 +66,18 @@ fn image_decoder<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         f => return Err(format!("attribute 'pixel_format' is '{f}', it must be RGB, BGR or Grayscale").into()),
     };
     c.host(n, &[(DType::U8, vec![None, None, Some(Dim::Known(channels))])])
+}
+
+fn max_roi_pool<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(2)?;
+    let (x, rois) = (n.input(0)?, n.input(1)?);
+    let (s, r) = (c.shape(x), c.shape(rois));
+    let pooled = n.ints("pooled_shape")?.unwrap_or_default();
+    let (4, 2, [h, w]) = (s.len(), r.len(), pooled.as_slice()) else {
+        return Err("needs an input of rank 4, rois of rank 2 and two numbers in 'pooled_shape'".into());
+    };
+    let out = [r[0].clone(), s[1].clone(), Dim::Known(*h), Dim::Known(*w)];
+    c.host(n, &[(c.dtype(x), some(&out))])
 }
 
 fn det<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {

@@ -2,7 +2,7 @@
 //! SimplifiedLayerNormalization), InstanceNormalization, GroupNormalization,
 //! MeanVarianceNormalization.
 use super::{OpDef, op, other};
-use crate::import::{Ctx, LowerError, Lowered, NodeView, axes_of, axis_of, monoids, to_dtype};
+use crate::import::{Ctx, Lowered, NodeView, axes_of, axis_of, monoids, to_dtype};
 use expr::{ExprBuilder, Ref, Unary};
 use graph::ValueId;
 use layout::{DType, Dim};
@@ -185,13 +185,23 @@ fn mvn<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
     let x = n.input(0)?;
     let d = c.dtype(x);
-    if n.opset < 9 {
-        return Err(LowerError::Unsupported("is known from opset 9 on; convert the model".into()));
-    }
-    let axes = n.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]);
+    // The experimental operator from before opset 9 keeps the batch apart, and may leave the variance as it is.
+    let (axes, divides) = match n.opset < 9 {
+        true => {
+            let from = if n.flag("across_channels", false)? { 1 } else { 2 };
+            ((from..c.rank(x) as i64).collect(), n.flag("normalize_variance", true)?)
+        }
+        false => (n.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]), true),
+    };
     let axes = axes_of(&axes, c.rank(x))?;
     let v = normalise(c, n, x, &axes, monoids::accumulator(d), false)?;
     let acc = c.dtype(v.centred);
+    if !divides {
+        let y = c.cast(n, n.tmp("narrow"), v.centred, d)?;
+        let y = c.reshape(n, n.name(0), y, c.shape(y))?;
+        c.set(n, 0, y);
+        return Ok(());
+    }
     // The standard's function adds 1e-9 to the deviation.
     let y = c.map(n, n.name(0), &[v.centred, v.variance], |e, a| {
         let s = e.unary(Unary::Sqrt, a[1]);

@@ -17,14 +17,12 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     Ok(())
 }
 
-/// The matrix product by numpy's rule; `transposed` exchanges the last two dimensions first.
+/// The matrix product by numpy's rule; `transposed` exchanges the last two dimensions first, of which a
+/// vector has one.
 pub(crate) fn product<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, a: ValueId, b: ValueId, transposed: (bool, bool)) -> Lowered<ValueId> {
     let (sa, sb) = (c.shape(a), c.shape(b));
     if sa.is_empty() || sb.is_empty() {
         return Err("a scalar has no matrix product; use Mul".into());
-    }
-    if (transposed.0 && sa.len() < 2) || (transposed.1 && sb.len() < 2) {
-        return Err("a vector cannot be transposed".into());
     }
     const M: u8 = 250;
     const N: u8 = 251;

@@ -47,6 +47,7 @@ pub(crate) const fn other(
 
 mod indexed;
 mod ms_gqa_cache;
+mod standard;
 mod whole_steps;
 
 macro_rules! operators {
@@ -81,6 +82,7 @@ operators![
     dropout,
     einsum,
     expand,
+    experimental,
     flex_attention,
     gather,
     gemm,
@@ -108,6 +110,8 @@ operators![
     ms_lstm,
     ms_moe,
     ms_nbits,
+    ms_short,
+    ms_twins,
     nll_loss,
     one_hot,
     optional,
@@ -145,6 +149,7 @@ operators![
     window,
 ];
 
+pub(crate) use standard::standard;
 pub(crate) use text::{move_text, moves_text};
 
 /// The lowering for a node; else what to do about it.

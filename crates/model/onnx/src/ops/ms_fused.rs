@@ -1,5 +1,6 @@
 //! com.microsoft operators that join a product or convolution with what follows it, and others
 //! that are short forms.
+use super::pool::turned;
 use super::{OpDef, conv, matmul, other};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::{Binary, ExprBuilder, Ref, Unary, functions};
@@ -91,19 +92,6 @@ fn fused_conv<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let y = ended(c, n, &inputs, &name, &params, |e, x, _| sums(e, x))?;
     c.set(n, 0, y);
     Ok(())
-}
-
-/// Channels last to channels second, or back.
-fn turned<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, back: bool) -> Lowered<ValueId> {
-    let r = c.rank(v);
-    if r < 3 {
-        return Err(format!("its {what} has rank {r}, at least 3 is needed").into());
-    }
-    let perm = match back {
-        false => [0, r - 1].into_iter().chain(1..r - 1).collect(),
-        true => std::iter::once(0).chain(2..r).chain([1]).collect(),
-    };
-    c.permute(n, n.tmp(&format!("{what}.turned")), v, perm)
 }
 
 fn nhwc_conv<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {

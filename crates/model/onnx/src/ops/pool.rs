@@ -17,9 +17,22 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     Ok(())
 }
 
-/// The average pool that the node's attributes state, of another input.
-pub(crate) fn average<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, x: ValueId) -> Lowered<ValueId> {
-    pooled(c, n, name, x, "AveragePool")?.ok_or_else(|| "an average pool has no indices".into())
+/// The pool of kind `op` that the node's attributes state, of another input.
+pub(crate) fn of<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, x: ValueId, op: &str) -> Lowered<ValueId> {
+    pooled(c, n, name, x, op)?.ok_or_else(|| "this pool has no indices".into())
+}
+
+/// Channels last to channels second, or back.
+pub(crate) fn turned<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, back: bool) -> Lowered<ValueId> {
+    let r = c.rank(v);
+    if r < 3 {
+        return Err(format!("its {what} has rank {r}, at least 3 is needed").into());
+    }
+    let perm = match back {
+        false => [0, r - 1].into_iter().chain(1..r - 1).collect(),
+        true => std::iter::once(0).chain(2..r).chain([1]).collect(),
+    };
+    c.permute(n, n.tmp(&format!("{what}.turned")), v, perm)
 }
 
 /// Most elements of a window that are compared one after the other in one kernel, which reads each by itself.
@@ -163,10 +176,18 @@ fn pooled<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, mut x: ValueId, o
         c.set(n, 1, both[1]);
         return Ok(None);
     }
+    let mut root = None;
     let kind = match op {
         "MaxPool" => PoolKind::Max,
         "AveragePool" => PoolKind::Average { include_pad: include_pad && !reached },
-        _ => PoolKind::Lp { p: n.int("p", 2)? },
+        _ => match n.number("p", 2.0)? {
+            p if p.fract() == 0.0 => PoolKind::Lp { p: p as i64 },
+            p => {
+                root = Some(p);
+                x = power(c, n, n.tmp("powers"), x, p)?;
+                PoolKind::Lp { p: 1 }
+            }
+        },
     };
     if op == "AveragePool" && include_pad && reached {
         // Stated padding counts, what ceil mode adds does not: the former becomes real zeros.
@@ -187,5 +208,15 @@ fn pooled<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, mut x: ValueId, o
         before: w.before,
         after: w.after,
     };
-    c.add1(n, Op::Pool(spec), &[x], name).map(Some)
+    let Some(p) = root else { return c.add1(n, Op::Pool(spec), &[x], name).map(Some) };
+    let sums = c.add1(n, Op::Pool(spec), &[x], n.tmp("sums"))?;
+    power(c, n, name, sums, 1.0 / p).map(Some)
+}
+
+/// `|x|` to the power of `p`.
+fn power<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, x: ValueId, p: f64) -> Lowered<ValueId> {
+    c.map_wide(n, name, &[x], |e, a, d| {
+        let (x, p) = (e.unary(Unary::Abs, a[0]), e.constant(p, d));
+        e.binary(Binary::Pow, x, p)
+    })
 }

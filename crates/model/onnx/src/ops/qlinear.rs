@@ -252,7 +252,7 @@ fn pool<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         let perm = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
         x = c.permute(n, n.tmp("x.turned"), x, perm)?;
     }
-    let mut y = super::pool::average(c, n, n.tmp("pooled"), x)?;
+    let mut y = super::pool::of(c, n, n.tmp("pooled"), x, "AveragePool")?;
     if last && rank > 2 {
         let perm = std::iter::once(0).chain(2..rank).chain([1]).collect();
         y = c.permute(n, n.tmp("y.turned"), y, perm)?;

@@ -74,6 +74,10 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         alphas.push(alpha.map_or(0.0, |d| next_a.next().unwrap_or(d)));
         betas.push(beta.map_or(0.0, |d| next_b.next().unwrap_or(d)));
     }
+    if n.opset < 7 {
+        // It said whether the first output is wanted, which the list of outputs says too.
+        n.flag("output_sequence", false)?;
+    }
     let spec = RecurrentSpec {
         kind,
         hidden,

@@ -21,18 +21,18 @@ pub(crate) fn l2(d: DType) -> Monoid {
 }
 
 /// (sum |x|^p)^(1/p).
-pub(crate) fn lp(d: DType, p: i64) -> Monoid {
+pub(crate) fn lp(d: DType, p: f64) -> Monoid {
     let acc = monoids::accumulator(d);
     monoids::sum_of(
         "lp",
         d,
         |e, x| {
             let x = e.unary(Unary::Abs, x);
-            let p = e.constant(p as f64, acc);
+            let p = e.constant(p, acc);
             e.binary(Binary::Pow, x, p)
         },
         |e, x| {
-            let p = e.constant(1.0 / p as f64, acc);
+            let p = e.constant(1.0 / p, acc);
             e.binary(Binary::Pow, x, p)
         },
     )

@@ -28,9 +28,15 @@ fn scaled(d: &Dim, scale: f64) -> Lowered<Option<Dim>> {
 fn upsample<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let x = n.input(0)?;
     let mode = n.text("mode", "nearest")?;
-    let scales = match n.opset < 9 {
-        true => n.floats("scales")?,
-        false => {
+    let scales = match n.opset {
+        ..7 => {
+            let along = |name: &str| n.float_opt(name)?.ok_or_else(|| format!("attribute '{name}' is missing").into());
+            let lead = c.rank(x).checked_sub(2).ok_or("needs rank 2 or more")?;
+            let both: [Lowered<f64>; 2] = [along("height_scale"), along("width_scale")];
+            Some([vec![1.0; lead], both.into_iter().collect::<Lowered<Vec<f64>>>()?].concat())
+        }
+        7..9 => n.floats("scales")?,
+        _ => {
             let s = n.input(1)?;
             c.floats(s)
         }
@@ -45,7 +51,7 @@ fn upsample<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     }
     let out = s.iter().zip(&scales).map(|(d, &k)| scaled(d, k)).collect::<Lowered<Option<Vec<Dim>>>>()?;
     let out = out.ok_or_else(|| LowerError::Unsupported("scales a symbolic dimension by an odd factor; give it with --dim".into()))?;
-    let mode = if mode == "linear" { ResampleMode::Linear } else { ResampleMode::Nearest { rounding: "floor".into() } };
+    let mode = if mode == "linear" || mode == "bilinear" { ResampleMode::Linear } else { ResampleMode::Nearest { rounding: "floor".into() } };
     let spec = ResampleSpec { mode, coordinates: "asymmetric".into(), scales, antialias: false, exclude_outside: false };
     emit(c, n, x, spec, out)
 }

@@ -2,6 +2,7 @@
 use super::control::{Looped, looped};
 use super::{OpDef, op};
 use crate::import::{BodyInput, Ctx, Item, LowerError, Lowered, NodeView, axis_of};
+use expr::{Binary, Compare};
 use graph::{Op, ValueId, View};
 use layout::{DType, Dim};
 
@@ -15,12 +16,13 @@ fn scan<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let scanned = usize::try_from(n.int("num_scan_inputs", -1)?).map_err(|_| "attribute 'num_scan_inputs' is missing")?;
     let batched = n.opset < 9;
     let mut given = n.inputs.clone();
+    let mut lengths = None;
     if batched {
         // Before opset 9 input 0 gives lengths, and everything has a leading batch.
-        if given.first().is_none_or(Option::is_some) {
-            return Err(LowerError::Unsupported("has sequence lengths; export to opset 9 or later".into()));
+        if given.is_empty() {
+            return Err("has no inputs".into());
         }
-        given.remove(0);
+        lengths = given.remove(0);
     }
     let states = given.len().checked_sub(scanned).filter(|_| scanned > 0).ok_or("has fewer inputs than it scans")?;
     let inputs: Option<Vec<ValueId>> = given.iter().copied().collect();
@@ -58,10 +60,13 @@ fn scan<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         return Err("its directions must be 0 or 1".into());
     }
     let ways = Ways { states, in_axes, in_ways, out_axes, out_ways };
+    let lengths = lengths.map(|v| c.cast(n, n.tmp("lengths"), v, DType::I64)).transpose()?;
     let Some(entries) = batch else {
-        let Some(ys) = one(c, n, body, &inputs, &ways)? else { { poisoned(c, n); return Ok(()) } };
+        let Some(ys) = one(c, n, body, &inputs, &ways, None)? else { { poisoned(c, n); return Ok(()) } };
         for (i, y) in ys.into_iter().enumerate() {
+            let code = c.narrow(y);
             let y = c.reshape(n, n.name(i), y, c.shape(y))?;
+            c.set_narrow(y, code);
             c.set(n, i, y);
         }
         return Ok(());
@@ -78,7 +83,14 @@ fn scan<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             let v = c.slice(n, n.tmp(&format!("entry{e}.{i}")), v, 0, Dim::Known(e), Dim::ONE)?;
             own.push(c.reshape(n, n.tmp(&format!("in{e}.{i}")), v, s[1..].to_vec())?);
         }
-        let Some(ys) = one(c, n, body, &own, &ways)? else { { poisoned(c, n); return Ok(()) } };
+        let own_length = match lengths {
+            Some(v) => {
+                let v = c.slice(n, n.tmp(&format!("length{e}.0")), v, 0, Dim::Known(e), Dim::ONE)?;
+                Some(c.reshape(n, n.tmp(&format!("length{e}")), v, vec![])?)
+            }
+            None => None,
+        };
+        let Some(ys) = one(c, n, body, &own, &ways, own_length)? else { { poisoned(c, n); return Ok(()) } };
         for (i, y) in ys.into_iter().enumerate() {
             let mut s = c.shape(y);
             s.insert(0, Dim::ONE);
@@ -112,8 +124,16 @@ fn poisoned<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) {
     }
 }
 
-/// One scan over `inputs`; `None` where its body is not supported.
-fn one<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, body: &'m crate::proto::Graph, inputs: &[ValueId], ways: &Ways) -> Lowered<Option<Vec<ValueId>>> {
+/// One scan over `inputs`; `None` where its body is not supported. After `rounds` rounds, where that is given, states
+/// stay as they are and outputs are 0.
+fn one<'m>(
+    c: &mut Ctx<'m>,
+    n: &NodeView<'m>,
+    body: &'m crate::proto::Graph,
+    inputs: &[ValueId],
+    ways: &Ways,
+    rounds: Option<ValueId>,
+) -> Lowered<Option<Vec<ValueId>>> {
     let states = ways.states;
     let formals = Ctx::real_inputs(body);
     let mut taken = Vec::new();
@@ -142,11 +162,14 @@ fn one<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, body: &'m crate::proto::Graph, inp
         formals: formals[..states].iter().map(|f| f.name.clone()).collect(),
         names,
     };
-    let Some(mut ys) = looped(c, n, spec, &|c, ins| open(c, n, body, ins, &taken, &length))? else {
+    let scanned = Scanned { taken, length, rounds };
+    let Some(mut ys) = looped(c, n, spec, &|c, ins| open(c, n, body, ins, &scanned))? else {
         return Ok(None);
     };
     for (k, y) in ys.iter_mut().skip(states).enumerate() {
+        let code = c.narrow(*y);
         *y = placed(c, n, states + k, *y, ways.out_axes[k], ways.out_ways[k] == 1)?;
+        c.set_narrow(*y, code);
     }
     Ok(Some(ys))
 }
@@ -170,14 +193,22 @@ fn placed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, i: usize, y: ValueId, axis: i64
     Ok(y)
 }
 
+/// What a scan takes its slices from.
+struct Scanned {
+    /// Value, dimension, and whether from the end.
+    taken: Vec<(ValueId, usize, bool)>,
+    length: Dim,
+    /// After how many rounds nothing changes any more.
+    rounds: Option<ValueId>,
+}
+
 /// The body as one of a loop: it picks its slices by the round.
 fn open<'m>(
     c: &mut Ctx<'m>,
     n: &NodeView<'m>,
     body: &'m crate::proto::Graph,
     ins: &[BodyInput],
-    taken: &[(ValueId, usize, bool)],
-    length: &Dim,
+    of: &Scanned,
 ) -> Lowered<Option<Vec<ValueId>>> {
     let scope = c.scope_of(body, String::new())?;
     c.push_frame(&format!("{}/{}", n.origin.name, body.name), scope);
@@ -185,33 +216,52 @@ fn open<'m>(
     let go = c.b().input_with_ints("go", ins[1].dtype, vec![], ins[1].ints.clone());
     let formals = Ctx::real_inputs(body);
     let states = ins.len() - 2;
+    let mut before = Vec::new();
     for (f, i) in formals.iter().zip(&ins[2..]) {
-        let v = c.b().input(&f.name, i.dtype, i.shape.clone());
+        let v = c.body_input(n, &f.name, i)?;
         c.bind(&f.name, Item::Value(v));
+        before.push(v);
     }
     let at = c.frames.len() - 1;
-    for (f, &(v, axis, backwards)) in formals[states..].iter().zip(taken) {
+    let rounds = of.rounds.map(|v| c.capture(at, v)).transpose()?;
+    for (f, &(v, axis, backwards)) in formals[states..].iter().zip(&of.taken) {
         let x = c.capture(at, v)?;
         let i = match backwards {
             false => round,
             true => {
-                let last = length.clone() - Dim::ONE;
-                c.map(n, format!("{}.at", f.name), &[round], |e, a| {
-                    let last = e.dim(&last);
-                    e.sub(last, a[0])
+                let last = of.length.clone() - Dim::ONE;
+                let inputs: Vec<_> = [round].into_iter().chain(rounds).collect();
+                c.map(n, format!("{}.at", f.name), &inputs, |e, a| {
+                    let (zero, one) = (e.int(0, DType::I64), e.int(1, DType::I64));
+                    let last = match a.get(1) {
+                        Some(&rounds) => e.sub(rounds, one),
+                        None => e.dim(&last),
+                    };
+                    let at = e.sub(last, a[0]);
+                    e.binary(Binary::Max, at, zero)
                 })?
             }
         };
+        let code = c.narrow(x);
         let x = c.add1(n, Op::Gather { axis, batch: 0 }, &[x, i], f.name.clone())?;
+        c.set_narrow(x, code);
         c.bind(&f.name, Item::Value(x));
     }
     c.nodes(&body.nodes)?;
     let mut outs = vec![go];
-    for o in &body.outputs {
-        match c.lookup(&o.name)? {
-            Item::Value(v) => outs.push(v),
-            Item::Poisoned => return Ok(None),
-        }
+    for (i, o) in body.outputs.iter().enumerate() {
+        let Item::Value(v) = c.lookup(&o.name)? else { return Ok(None) };
+        let Some(rounds) = rounds else {
+            outs.push(v);
+            continue;
+        };
+        let d = c.dtype(v);
+        let inputs: Vec<_> = [v, round, rounds].into_iter().chain(before.get(i).copied()).collect();
+        outs.push(c.map(n, format!("{}.kept", o.name), &inputs, |e, a| {
+            let goes_on = e.compare(Compare::Lt, a[1], a[2]);
+            let still = a.get(3).copied().unwrap_or_else(|| e.constant(0.0, d));
+            e.select(goes_on, a[0], still)
+        })?);
     }
     Ok(Some(outs))
 }

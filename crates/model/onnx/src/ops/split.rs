@@ -6,13 +6,13 @@ use layout::Dim;
 pub(crate) const OPS: &[OpDef] = &[op("Split", lower)];
 
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
-    n.at_most(if n.opset < 2 { 1 } else { 2 })?;
+    n.at_most(if (2..13).contains(&n.opset) { 1 } else { 2 })?;
     let x = n.input(0)?;
     let shape = c.shape(x);
     let axis = axis_of(n.int("axis", 0)?, shape.len())?;
     let d = shape[axis].clone();
     let outs = n.outputs.len();
-    let given = match n.opset < 13 {
+    let given = match n.opset < 13 && n.opt(1).is_none() {
         true => n.ints("split")?.map(|v| v.into_iter().map(Dim::Known).collect::<Vec<_>>()),
         false => match n.opt(1) {
             None => None,

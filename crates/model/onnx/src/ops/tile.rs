@@ -1,15 +1,31 @@
 //! Tile: each dimension repeated by a broadcast in front of it.
 use super::{OpDef, op};
-use crate::import::{Ctx, Lowered, NodeView};
+use crate::import::{Ctx, LowerError, Lowered, NodeView, axis_of};
 use layout::Dim;
 
 pub(crate) const OPS: &[OpDef] = &[op("Tile", lower)];
 
+/// The repeats along each dimension; before opset 6 one dimension is repeated, and both numbers may have the data's
+/// type.
+fn repeats<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, rank: usize) -> Lowered<Option<Vec<Dim>>> {
+    let r = n.input(1)?;
+    if n.opset >= 6 {
+        return c.sizes(r);
+    }
+    let axis = n.input(2)?;
+    let (Some(times), Some(axis)) = (c.scalar(r), c.scalar(axis)) else {
+        return Err(LowerError::Unsupported("repeats as data says; make both inputs constants or export to opset 6".into()));
+    };
+    let mut all = vec![Dim::ONE; rank];
+    all[axis_of(axis as i64, rank)?] = Dim::Known(times as i64);
+    Ok(Some(all))
+}
+
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
-    n.at_most(2)?;
-    let (x, r) = (n.input(0)?, n.input(1)?);
+    n.at_most(if n.opset < 6 { 3 } else { 2 })?;
+    let x = n.input(0)?;
     let s = c.shape(x);
-    let Some(times) = c.sizes(r)? else {
+    let Some(times) = repeats(c, n, s.len())? else {
         let d = c.dtype(x);
         return c.host(n, &[(d, vec![None; s.len()])]);
     };

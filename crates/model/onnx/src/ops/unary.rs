@@ -2,6 +2,7 @@
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView};
 use expr::{Binary, Compare, Unary};
+use graph::ValueId;
 use layout::DType;
 
 pub(crate) const OPS: &[OpDef] = &[
@@ -46,9 +47,17 @@ fn function(op: &str) -> Option<Unary> {
     })
 }
 
+/// Codes of a narrow type as the floats that they stand for.
+fn as_float<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, x: ValueId) -> Lowered<ValueId> {
+    match c.narrow(x) {
+        Some(_) => super::cast::recoded(c, n, n.tmp("floats"), x, (DType::F32, None), 1, "up"),
+        None => Ok(x),
+    }
+}
+
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
-    let x = n.input(0)?;
+    let x = as_float(c, n, n.input(0)?)?;
     let f = function(n.op).ok_or("is no function of one argument")?;
     if f == Unary::Not && c.dtype(x) != DType::Bool {
         return Err("Not needs a bool tensor".into());
@@ -59,7 +68,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
 }
 
 fn is_inf<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
-    let x = n.input(0)?;
+    let x = as_float(c, n, n.input(0)?)?;
     let (neg, pos) = (n.flag("detect_negative", true)?, n.flag("detect_positive", true)?);
     let d = c.dtype(x);
     let y = c.map(n, n.name(0), &[x], |e, a| {

@@ -8,7 +8,6 @@ use super::copy::copy_kernel;
 use super::schedule;
 use machine::{Bound, Cost, Machine, MachineKind, Share};
 use plan::{BufferId, BufferKind, Item, PlanError, ValueIx, ValueOrigin};
-use std::sync::Arc;
 
 impl BlockBuilder<'_> {
     /// `item` writes its values on device `place`: copies elsewhere are not what they are any more. The
@@ -106,12 +105,8 @@ impl BlockBuilder<'_> {
         let name = format!("copy {} to {}", value.name, machine(to).name);
         let kernel = copy_kernel(&name, value.dtype, &value.storage);
         let mut unsaid = Vec::new();
-        let mut choice = schedule::choose(self.ctx, &kernel, &schedule::Facts::NONE, &mut unsaid)
+        let choice = schedule::choose(self.ctx, &kernel, &schedule::Facts::NONE, &mut unsaid)
             .map_err(|e| self.error(&value.name, e))?;
-        if value.dtype.bits() < 8 {
-            // Tasks would share bytes.
-            Arc::make_mut(&mut choice.schedule).grid.clear();
-        }
         let bytes = self.block.buffers[target as usize].bytes as f64;
         let cost = self.road_cost(from, to, bytes);
         self.step(

@@ -11,6 +11,7 @@ mod center_crop_pad;
 mod col2im;
 mod compress;
 mod constant_of_shape;
+mod crop_and_resize;
 mod cum_sum;
 mod deform_conv;
 mod det;
@@ -22,9 +23,11 @@ mod gather_elements;
 mod gather_nd;
 mod grid_sample;
 mod image_decoder;
+mod inverse;
 mod lengths;
 mod linear_attention;
 mod max_pool;
+mod max_roi_pool;
 mod max_unpool;
 mod mel_weight_matrix;
 mod ml_encode;
@@ -89,6 +92,7 @@ pub(crate) const TABLE: &[(&str, Run)] = &[
     ("Lengths", lengths::run),
     ("LinearAttention", linear_attention::run),
     ("MaxPool", max_pool::run),
+    ("MaxRoiPool", max_roi_pool::run),
     ("MaxUnpool", max_unpool::run),
     ("MelWeightMatrix", mel_weight_matrix::run),
     ("NonMaxSuppression", non_max_suppression::run),
@@ -146,6 +150,8 @@ pub(crate) const TABLE: &[(&str, Run)] = &[
     ("ml.TreeEnsembleRegressor", ml_tree::regressor),
     ("ml.ZipMap", ml_encode::zip_map),
     ("ml.svm_probabilities", ml_encode::svm_probabilities),
+    ("ms.CropAndResize", crop_and_resize::run),
+    ("ms.Inverse", inverse::run),
     ("ms.Tokenizer", tokenizer::run),
     ("text.cast", text::cast),
     ("text.choose", ml_encode::choose),

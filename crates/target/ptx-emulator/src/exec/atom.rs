@@ -69,6 +69,19 @@ fn apply(op: AtomOp, ty: Ty, old: u64, a: u64, b: u64) -> u64 {
     }
 }
 
+/// The bytes of a word, as bits, in which a reduction by `and` or `or` sets bits whatever was there: elements of fewer
+/// than 8 bits are stored so. `None` for what depends on all of the word.
+fn set_bytes(a: &Atom, x: u64) -> Option<u8> {
+    let leaves = match a.op {
+        AtomOp::And => 0xff,
+        AtomOp::Or => 0,
+        _ => return None,
+    };
+    let word = (x as u32).to_le_bytes();
+    let changed = (0..4).filter(|&k| word[k] != leaves);
+    (a.d == SINK && a.ty.bytes() == 4).then(|| changed.fold(0, |set, k| set | 1 << k))
+}
+
 impl Ctx<'_> {
     pub(crate) fn atomic(&mut self, a: &Atom, act: u32) {
         let bytes = a.ty.bytes();
@@ -176,11 +189,17 @@ impl Ctx<'_> {
             });
             return None;
         }
-        self.unwritten(m.was_written(offset, bytes), l, at, bytes);
+        let some = set_bytes(a, x);
+        if some.is_none() {
+            self.unwritten(m.was_written(offset, bytes), l, at, bytes);
+        }
         let v = m.load(offset, bytes);
         let old = u64::from(v[0]) | u64::from(v[1]) << 32;
         let new = apply(a.op, a.ty, old, x, y);
-        m.store(offset, bytes, [new as u32, (new >> 32) as u32, 0, 0]);
+        match some {
+            Some(set) => m.store_some(offset, new as u32, set),
+            None => m.store(offset, bytes, [new as u32, (new >> 32) as u32, 0, 0]),
+        }
         self.judge(l, Some((id, offset)), offset, a, how, old != new);
         self.polled(at / 4, old as u32);
         Some(old)

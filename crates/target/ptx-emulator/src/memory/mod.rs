@@ -245,6 +245,13 @@ impl Allocation {
         }
     }
 
+    /// Stores a word of which the bytes `set`, as bits, count as written.
+    pub fn store_some(&self, offset: u64, v: u32, set: u8) {
+        let w = (offset / 4) as usize;
+        self.words[w].store(v, Relaxed);
+        self.written[w].fetch_or(set, Relaxed);
+    }
+
     /// Whether all those bytes were written.
     #[inline]
     pub fn was_written(&self, offset: u64, bytes: u32) -> bool {

@@ -39,6 +39,7 @@ use rank::{COUNTED, Search, ranked};
 pub(crate) use renumber::numbered_as;
 use renumber::{lanes_last, ordered};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 pub use sweep::Sweep;
 pub(crate) use tiles::fill;
 
@@ -145,16 +146,30 @@ fn candidates(space: &Space, facts: &Facts) -> Result<Vec<Candidate>, String> {
     if let Some(what) = ctx.target.lacking(kernel).filter(|_| gpu && !facts.whole) {
         return Err(format!("target {} has no form for {what}", ctx.target.name));
     }
-    let list = match gpu {
+    let mut list = match gpu {
         true => gpu::candidates(space),
         false => generated(space, facts.constant),
     };
+    list.iter_mut().for_each(bytes_of_one_task);
     match list.is_empty() {
         false => Ok(list),
         true => Err(format!(
             "target {} has no schedule for a kernel of family {:?} with these element types and extents",
             ctx.target.name, kernel.family
         )),
+    }
+}
+
+/// Tasks must not share bytes: where they would, one task does all that they did, in their order.
+fn bytes_of_one_task(c: &mut Candidate) {
+    let shared = |o: &kernel::Operand| {
+        let writes = o.role == kernel::Role::Write && o.dtype.bits() < 8;
+        writes && !kernel::whole_bytes(&c.kernel, &c.schedule, o)
+    };
+    if c.kernel.operands.iter().any(shared) {
+        let s = Arc::make_mut(&mut c.schedule);
+        let tasks = std::mem::take(&mut s.grid);
+        s.loops.splice(0..0, tasks);
     }
 }
 

@@ -146,11 +146,9 @@ impl Compiler<'_> {
         for (o, &buffer) in self.program.kernel().operands.iter().zip(args) {
             let bits = o.dtype.bits();
             let (k, s) = (self.program.kernel(), self.program.schedule());
-            if bits < 8 && o.role == kernel::Role::Write && !kernel::whole_bytes(k, s, o) {
-                return Err(format!(
-                    "operand '{}' is written in 4-bit elements; store bytes",
-                    o.name
-                ));
+            let shared = || !s.grid.is_empty() && !kernel::whole_bytes(k, s, o);
+            if bits < 8 && o.role == kernel::Role::Write && shared() {
+                return Err(format!("tasks share bytes of operand '{}'", o.name));
             }
             let access = CAccess::new(&o.access, self.params);
             let mut outside = [0; 8];
