@@ -105,10 +105,13 @@ fn filled(shape: &[Dim], ints: &[Dim], dtype: DType) -> Option<(Expr, bool)> {
         }
         stride = stride * d.clone();
     }
-    let step = ints.get(1).map(|d| d.clone() - first.clone());
-    let regular = ints
-        .windows(2)
-        .all(|w| Some(w[1].clone() - w[0].clone()) == step);
+    // The distance of two numbers may be none.
+    let apart = |w: &[Dim]| match (w[0].known(), w[1].known()) {
+        (Some(a), Some(b)) => b.checked_sub(a).map(Dim::Known),
+        _ => Some(w[1].clone() - w[0].clone()),
+    };
+    let step = ints.get(..2).and_then(apart);
+    let regular = step.is_some() && ints.windows(2).all(|w| apart(w) == step);
     let value = match step {
         _ if ints.iter().all(|d| d == first) => leaf(&mut b, first),
         Some(step) if regular => {

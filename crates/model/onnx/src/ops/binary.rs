@@ -1,9 +1,9 @@
 //! Arithmetic of two arguments.
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView, axis_of};
-use expr::{Binary, Unary};
+use expr::{Binary, Compare, ExprBuilder, Ref, Unary};
 use graph::ValueId;
-use layout::Dim;
+use layout::{DType, Dim};
 
 pub(crate) const OPS: &[OpDef] =
     &[op("Add", lower), op("Sub", lower), op("Mul", lower), op("Div", lower), op("Pow", pow), op("Mod", modulo)];
@@ -54,6 +54,15 @@ fn modulo<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     two(c, n, f)
 }
 
+/// `x` to the power of 1/2, which is the root but for minus infinity and minus 0.
+fn root(e: &mut ExprBuilder, x: Ref, d: DType) -> Ref {
+    let (least, most, zero) = (e.constant(f64::NEG_INFINITY, d), e.constant(f64::INFINITY, d), e.constant(0.0, d));
+    let lowest = e.compare(Compare::Eq, x, least);
+    let x = e.add(x, zero);
+    let y = e.unary(Unary::Sqrt, x);
+    e.select(lowest, most, y)
+}
+
 /// The exponent may have a type of its own; the result has the base's.
 fn pow<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
@@ -64,7 +73,7 @@ fn pow<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         // Squares, cubes and roots are written as powers by exporters; they are dear as such.
         Some(p) if da.is_float() && c.rank(b) <= c.rank(a) && [0.5, 1.0, 2.0, 3.0].contains(&p) => {
             c.map(n, n.name(0), &[a], |e, x| match p {
-                0.5 => e.unary(Unary::Sqrt, x[0]),
+                0.5 => root(e, x[0], da),
                 1.0 => x[0],
                 2.0 => e.mul(x[0], x[0]),
                 _ => {

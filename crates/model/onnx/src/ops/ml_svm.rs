@@ -115,11 +115,27 @@ fn linear<'m>(
     let w: Vec<f64> = (0..width).flat_map(|f| (0..k).map(move |j| (f, j))).map(|(f, j)| coefficients[j * width + f]).collect();
     let rho = vec![rho.first().copied().unwrap_or(0.0); k];
     let s = weighted(c, n, x, &w, (width, k), &rho)?;
-    let at = largest(c, n, s)?;
+    let mut at = largest(c, n, s)?;
+    if k == 2 {
+        at = second_if_any(c, n, s, at, coefficients.iter().all(|w| *w >= 0.0))?;
+    }
     labels.set(c, n, at)?;
+    // One score stays as it is, as onnxruntime has it.
+    let post = if k == 1 && post != "PROBIT" { "NONE" } else { post };
     let y = transformed(c, n, n.name(1), s, post)?;
     c.set(n, 1, y);
     Ok(())
+}
+
+/// The second of two classes where the larger score speaks for any, as onnxruntime has it; else class `at`.
+fn second_if_any<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, s: ValueId, at: ValueId, positive: bool) -> Lowered<ValueId> {
+    let top = c.reduce(n, n.tmp("top"), s, monoids::max(F), &[1], false)?;
+    let d = c.dtype(at);
+    c.map(n, n.tmp("class"), &[top, at], |e, a| {
+        let (zero, half, one) = (e.constant(0.0, F), e.constant(0.5, F), e.int(1, d));
+        let any = if positive { e.compare(Compare::Ge, a[0], half) } else { e.compare(Compare::Gt, a[0], zero) };
+        e.select(any, one, a[1])
+    })
 }
 
 fn classifier<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
@@ -206,7 +222,8 @@ fn classifier<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         return Ok(());
     }
     let y = match classes {
-        2 => both(c, n, n.name(1), s, false, post == "LOGISTIC")?,
+        // After any other transform than this they are taken for shares, as onnxruntime has it.
+        2 => both(c, n, n.name(1), s, !["NONE", "LOGISTIC"].contains(&post.as_str()), post == "LOGISTIC")?,
         _ => transformed(c, n, n.name(1), s, &post)?,
     };
     c.set(n, 1, y);

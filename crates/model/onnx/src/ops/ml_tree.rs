@@ -74,7 +74,7 @@ fn classifier<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let mut a = attrs(c, n)?;
     a.remove("classlabels_strings");
     a.insert("classlabels_int64s".into(), Attr::Ints((0..labels.len() as i64).collect()));
-    let k = Dim::from(labels.len().max(2));
+    let k = Dim::from(labels.len());
     let (at, scores) = (n.tmp("at"), n.name(1));
     let op = Op::Host { name: "ml.TreeEnsembleClassifier".into(), attrs: a };
     let outs = [

@@ -35,6 +35,9 @@ pub(super) fn transform(a: &Args, s: &mut [f64]) -> R<()> {
     transform_as(a.text("post_transform", "NONE")?, s)
 }
 
+/// Scores up to this size are 0 for SOFTMAX_ZERO.
+const NOTHING: f64 = 1e-7;
+
 /// Applies the post transform of this name.
 pub(crate) fn transform_as(post: &str, s: &mut [f64]) -> R<()> {
     match post {
@@ -42,15 +45,12 @@ pub(crate) fn transform_as(post: &str, s: &mut [f64]) -> R<()> {
         "LOGISTIC" => s.iter_mut().for_each(|x| *x = logistic(*x)),
         "PROBIT" => s.iter_mut().for_each(|x| *x = probit(*x)),
         t @ ("SOFTMAX" | "SOFTMAX_ZERO") => {
-            let zero = t == "SOFTMAX_ZERO";
+            // What is all but 0 stays so.
+            let least = if t == "SOFTMAX_ZERO" { NOTHING } else { -1.0 };
             let top = s.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let mut sum = 0.0;
             for x in s.iter_mut() {
-                *x = if zero && *x == 0.0 {
-                    0.0
-                } else {
-                    (*x - top).exp()
-                };
+                *x = if x.abs() <= least { 0.0 } else { (*x - top).exp() };
                 sum += *x;
             }
             s.iter_mut().for_each(|x| *x /= sum);

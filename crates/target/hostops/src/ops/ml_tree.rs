@@ -1,5 +1,5 @@
 //! ai.onnx.ml TreeEnsembleRegressor and TreeEnsembleClassifier.
-use super::ml_scores::{classified, labels, largest, logistic, rows, transform};
+use super::ml_scores::{classified, labels, largest, logistic, rows, transform, transform_as};
 use crate::args::Args;
 use crate::data::from_f64s;
 use crate::error::{R, Why};
@@ -182,41 +182,94 @@ pub(crate) fn regressor(a: &Args) -> R<Vec<Tensor>> {
 
 pub(crate) fn classifier(a: &Args) -> R<Vec<Tensor>> {
     let (n, columns, x) = rows(a)?;
-    let names = labels(a)?;
-    let k = names.len();
+    let classes = Classes::of(a)?;
+    let k = classes.labels.len();
     let e = ensemble(a, "class", columns, k)?;
-    let base = a.floats("base_values")?;
-    let ids = long(a, "class_ids", None)?;
-    // Two classes of which the leaves speak of one only.
-    let single = k == 2 && ids.windows(2).all(|w| w[0] == w[1]);
-    let positive = a.floats("class_weights")?.iter().all(|w| *w >= 0.0);
-    let logit = a.text("post_transform", "NONE")? == "LOGISTIC";
     let (mut picked, mut y) = (Vec::with_capacity(n), Vec::new());
     for r in 0..n {
-        let mut s = vec![0.0; k];
+        let mut s: Vec<Option<f64>> = vec![None; k];
         for root in &e.roots {
             for (o, w) in &e.leaf(*root, &x[r * columns..(r + 1) * columns])?.leaves {
-                s[*o] += w;
+                *s[*o].get_or_insert(0.0) += w;
             }
         }
-        if single {
-            let spoken = ids.first().map_or(0, |i| *i as usize);
-            let v = s[spoken] + base.get(1).or(base.first()).copied().unwrap_or(0.0);
-            let second = v > if positive { 0.5 } else { 0.0 };
-            picked.push(names[second as usize]);
-            y.extend(match (positive, logit) {
-                (_, true) => [logistic(-v), logistic(v)],
-                (true, false) => [1.0 - v, v],
-                (false, false) => [-v, v],
-            });
-            continue;
-        }
-        for (v, b) in s.iter_mut().zip(&base) {
-            *v += b;
-        }
-        picked.push(*names.get(largest(&s)).ok_or("there is no class")?);
-        transform(a, &mut s)?;
-        y.extend(s);
+        let at = y.len();
+        y.resize(at + k, 0.0);
+        picked.push(classes.labels[classes.scores(&s, &mut y[at..])?]);
     }
     classified(&picked, &y)
+}
+
+/// What a classifier makes of what its leaves gave each class.
+pub(crate) struct Classes {
+    /// One for each class; there is at least one.
+    pub labels: Vec<i64>,
+    base: Vec<f64>,
+    /// There are two classes, and the leaves speak of one only.
+    alone: bool,
+    /// No weight is negative.
+    positive: bool,
+    post: String,
+}
+
+impl Classes {
+    pub fn of(a: &Args) -> R<Classes> {
+        let labels = labels(a)?;
+        if labels.is_empty() {
+            return Err("there is no class".into());
+        }
+        let ids = long(a, "class_ids", None)?;
+        Ok(Classes {
+            base: a.floats("base_values")?,
+            alone: labels.len() == 2 && ids.windows(2).all(|w| w[0] == w[1]),
+            positive: a.floats("class_weights")?.iter().all(|w| *w >= 0.0),
+            post: a.text("post_transform", "NONE")?.into(),
+            labels,
+        })
+    }
+
+    /// The class that is picked and the scores of all; `s`: what the leaves that a row came to gave each, if any.
+    pub fn scores(&self, s: &[Option<f64>], scores: &mut [f64]) -> R<usize> {
+        if let [first, rest @ ..] = s
+            && rest.len() < 2
+        {
+            return self.of_two([*first, rest.first().copied().flatten()], scores);
+        }
+        for (i, (score, v)) in scores.iter_mut().zip(s).enumerate() {
+            *score = v.unwrap_or(0.0) + self.base.get(i).copied().unwrap_or(0.0);
+        }
+        let picked = largest(scores);
+        transform_as(&self.post, scores)?;
+        Ok(picked)
+    }
+
+    /// The same for two classes or one. The standard does not say it; this is what onnxruntime 1.32 does where every
+    /// leaf speaks of the same classes.
+    fn of_two(&self, [mut first, mut second]: [Option<f64>; 2], scores: &mut [f64]) -> R<usize> {
+        let both = second.is_some();
+        match *self.base {
+            [_, base] if both => {
+                let sum = base + first.unwrap_or(0.0);
+                (first, second) = (first.map(|_| -sum), Some(sum));
+            }
+            [base, ..] => first = first.map(|v| v + base).or((!both).then_some(base)),
+            [] => {}
+        }
+        let weight = second.or(first).unwrap_or(0.0);
+        let least = if self.alone && self.positive { 0.5 } else { 0.0 };
+        let v = first.unwrap_or(0.0);
+        let two = match self.post.as_str() {
+            post if both || self.base.len() == 2 => {
+                let mut two = [v, second.unwrap_or(0.0)];
+                transform_as(post, &mut two)?;
+                two
+            }
+            _ if !self.alone => [v, 0.0],
+            "LOGISTIC" => [logistic(-v), logistic(v)],
+            _ if self.positive => [1.0 - v, v],
+            _ => [-v, v],
+        };
+        scores.iter_mut().zip(two).for_each(|(to, v)| *to = v);
+        Ok(usize::from(weight > least).min(self.labels.len() - 1))
+    }
 }

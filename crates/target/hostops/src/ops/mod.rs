@@ -57,8 +57,8 @@ mod top_k;
 mod unique;
 mod window;
 
-pub(crate) use ml_scores::{labels as tree_labels, largest, logistic, transform_as};
-pub(crate) use ml_tree::{Branch, Mode, ensemble};
+pub(crate) use ml_scores::transform_as;
+pub(crate) use ml_tree::{Branch, Classes, Mode, ensemble};
 pub(crate) use roi_align::{MAX_SAMPLES, corners as roi_corners};
 
 /// Evaluates an operator.

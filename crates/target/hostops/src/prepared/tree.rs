@@ -1,7 +1,7 @@
 //! Tree ensembles as flat arrays of nodes, walked by several rows at once without a branch.
 use super::{Elem, Fast, Form, In, Out, input, whole};
 use crate::args::Args;
-use crate::ops::{Branch, Mode, ensemble, largest, logistic, transform_as, tree_labels};
+use crate::ops::{Branch, Classes, Mode, ensemble, transform_as};
 use layout::DType;
 use tensor::Attrs;
 
@@ -270,32 +270,16 @@ impl Form for Regressor {
 
 pub(super) struct Classifier {
     forest: Forest,
-    labels: Vec<i64>,
-    base: Vec<f64>,
-    /// Two classes of which the leaves speak of one only: that one.
-    single: Option<usize>,
-    positive: bool,
-    post: String,
+    classes: Classes,
 }
 
 pub(super) fn classifier(attrs: &Attrs) -> Option<Classifier> {
     whole(attrs)?;
     let a = Args { attrs, inputs: &[] };
-    let labels = tree_labels(&a).ok()?;
-    let ids = a.attr_ints("class_ids").ok()?.unwrap_or_default();
-    let single = labels.len() == 2 && ids.windows(2).all(|w| w[0] == w[1]);
-    let spoken = ids.first().map_or(Some(0), |i| usize::try_from(*i).ok())?;
-    let weights = a.floats("class_weights").ok()?;
-    if labels.is_empty() {
-        return None;
-    }
+    let classes = Classes::of(&a).ok()?;
     Some(Classifier {
-        forest: Forest::new(&a, "class", labels.len())?,
-        base: a.floats("base_values").ok()?,
-        single: single.then_some(spoken),
-        positive: weights.iter().all(|w| *w >= 0.0),
-        post: a.text("post_transform", "NONE").ok()?.into(),
-        labels,
+        forest: Forest::new(&a, "class", classes.labels.len())?,
+        classes,
     })
 }
 
@@ -304,7 +288,8 @@ impl Form for Classifier {
         let Some((n, columns, x)) = input(inputs, 0).as_ref().and_then(rows) else {
             return Ok(false);
         };
-        let (k, [picked, y]) = (self.labels.len(), outputs) else {
+        let labels = &self.classes.labels;
+        let (k, [picked, y]) = (labels.len(), outputs) else {
             return Ok(false);
         };
         let fits = y.dtype == DType::F32
@@ -315,42 +300,19 @@ impl Form for Classifier {
         if !fits || columns == 0 {
             return Ok(false);
         }
-        let mut s = vec![0.0; n * k];
-        self.forest
-            .walk(&x, columns, n, |r, o, w| s[r * k + o] += w);
-        let rows = s.chunks_exact_mut(k);
+        let mut s: Vec<Option<f64>> = vec![None; n * k];
+        self.forest.walk(&x, columns, n, |r, o, w| {
+            *s[r * k + o].get_or_insert(0.0) += w;
+        });
+        let mut scores = vec![0.0; k];
         let to = f32::chunks_mut(y.bytes).chunks_exact_mut(k);
-        for ((row, to), label) in rows.zip(to).zip(i64::chunks_mut(picked.bytes)) {
-            let class = match self.single {
-                Some(spoken) => self.pair(spoken, row),
-                None => {
-                    row.iter_mut().zip(&self.base).for_each(|(v, b)| *v += b);
-                    let class = largest(row);
-                    transform_as(&self.post, row)?;
-                    class
-                }
-            };
-            *label = self.labels[class].put();
-            for (t, v) in to.iter_mut().zip(row) {
+        for ((row, to), label) in s.chunks_exact(k).zip(to).zip(i64::chunks_mut(picked.bytes)) {
+            let class = self.classes.scores(row, &mut scores)?;
+            *label = labels[class].put();
+            for (t, v) in to.iter_mut().zip(&scores) {
                 *t = (*v as f32).put();
             }
         }
         Ok(true)
-    }
-}
-
-impl Classifier {
-    /// Both classes' scores from the one that the leaves speak of; gives the class.
-    fn pair(&self, spoken: usize, row: &mut [f64]) -> usize {
-        let base = self.base.get(1).or(self.base.first());
-        let v = row[spoken] + base.copied().unwrap_or(0.0);
-        let second = v > if self.positive { 0.5 } else { 0.0 };
-        let both = match (self.positive, self.post == "LOGISTIC") {
-            (_, true) => [logistic(-v), logistic(v)],
-            (true, false) => [1.0 - v, v],
-            (false, false) => [-v, v],
-        };
-        row.copy_from_slice(&both);
-        usize::from(second)
     }
 }
