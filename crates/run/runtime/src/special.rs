@@ -28,7 +28,8 @@ pub struct Bound {
     /// Shapes of all inputs in the model's order, where they are bound as a whole.
     pub shapes: Option<Vec<Vec<usize>>>,
     /// By a node's name, what decides the ranks of its values: for a branch 1 where its condition holds and else 0,
-    /// for a loop its rounds, for what a node takes out of a sequence its rank.
+    /// for a loop its rounds, for what a node takes out of a sequence its rank. For a node in a loop that broadcasts
+    /// extents which change from round to round 1: it compares them in each.
     pub taken: BTreeMap<String, i64>,
     /// Numbers of symbols that only the data gives, as the request came to them.
     pub late: BTreeMap<Sym, i64>,
@@ -76,7 +77,8 @@ impl Special {
         let open = |s: &plan::ProgramSymbol| matches!(s.origin, SymbolOrigin::Input { .. });
         let late = matches!(e, RunError::Assumed { late, .. } if !late.is_empty());
         let ranks = matches!(e, RunError::Ranks { .. });
-        let bindable = late || ranks || program.symbols.iter().any(open);
+        let rounds = matches!(e, RunError::Assumed { left, right, .. } if of_rounds([left, right], program));
+        let bindable = late || ranks || rounds || program.symbols.iter().any(open);
         self.maker.is_some() && e.is_of_sizes() && bindable
     }
 
@@ -150,6 +152,13 @@ impl Bound {
             {
                 return true;
             }
+            RunError::Assumed {
+                node, left, right, ..
+            } if of_rounds([left, right], program)
+                && self.taken.insert(node.clone(), 1).is_none() =>
+            {
+                return true;
+            }
             RunError::Assumed { late, .. } if self.bind_late(late) => return true,
             RunError::Assumed { left, right, .. }
                 if self.shapes.is_none() && self.bind([left, right], program, shapes) =>
@@ -193,6 +202,14 @@ impl Bound {
         }
         self.dims.len() > before
     }
+}
+
+/// Whether these extents change from round to round of a loop: the program itself does not know a symbol of theirs.
+fn of_rounds(dims: [&Dim; 2], program: &Program) -> bool {
+    let mut used = BTreeSet::new();
+    dims.iter().for_each(|d| d.symbols(&mut used));
+    let known: BTreeSet<&Sym> = program.symbols.iter().map(|s| &s.name).collect();
+    used.iter().any(|s| !known.contains(s))
 }
 
 /// The symbols that the inputs' shapes give, which must fit the program's.

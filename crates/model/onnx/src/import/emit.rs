@@ -1,7 +1,7 @@
 //! Adding core ops.
 use super::types::dtype_of;
 use super::{Ctx, LowerError, Lowered, NodeView};
-use expr::{Compare, ExprBuilder, Monoid, Ref};
+use expr::{Binary, Compare, ExprBuilder, Monoid, Ref};
 use graph::{ContractSpec, Op, ValueId, View};
 use layout::{DType, Dim};
 use tensor::{Attr, Attrs};
@@ -26,6 +26,57 @@ impl<'m> Ctx<'m> {
     /// that they are equal is an assumption.
     pub fn broadcast(&mut self, n: &NodeView<'m>, a: &[Dim], b: &[Dim]) -> Lowered<Vec<Dim>> {
         Ok(self.b().broadcast(&n.origin.name, a, b)?)
+    }
+
+    /// The inputs of a node that broadcasts them, where it is known to meet extents that change from round to round of a
+    /// loop, so that no choice holds for all: each is repeated to the common extents, whichever of them are 1, but for
+    /// the last `skip` dimensions.
+    pub fn compared(&mut self, n: &NodeView<'m>, name: &str, inputs: &[ValueId], skip: usize) -> Lowered<Vec<ValueId>> {
+        let mut all = inputs.to_vec();
+        if !self.compares(n) {
+            return Ok(all);
+        }
+        let rank = all.iter().map(|&v| self.rank(v)).max().unwrap_or(0);
+        for back in skip + 1..=rank {
+            let at = |c: &Self, v| c.rank(v).checked_sub(back).map(|axis| (axis, c.shape(v)[axis].clone()));
+            let mut extents: Vec<Dim> = all.iter().filter_map(|&v| at(self, v)).map(|(_, d)| d).collect();
+            extents.retain(|d| !d.is_one());
+            extents.dedup();
+            let Some((first, others)) = extents.split_first() else { continue };
+            if others.is_empty() || !extents.iter().any(|d| self.changes_by_round(d)) {
+                continue;
+            }
+            let common = others.iter().fold(first.clone(), |a, b| self.common(n, a, b));
+            for (i, v) in all.iter_mut().enumerate() {
+                let Some((axis, d)) = at(self, *v).filter(|(_, d)| *d != common) else { continue };
+                *v = self.repeated(n, format!("{name}.{i}.d{back}"), *v, axis, &d, common.clone())?;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Whether the node was told to compare extents that change from round to round.
+    pub fn compares(&self, n: &NodeView<'m>) -> bool {
+        self.frames.len() > 1 && self.taken.contains_key(&n.origin.name)
+    }
+
+    /// What two extents are broadcast to, as the standard has it: they are equal, or one of them is 1.
+    pub fn common(&mut self, n: &NodeView<'m>, a: Dim, b: &Dim) -> Dim {
+        let one = |d: &Dim| d.clone() - Dim::ONE;
+        let wrong = (a.clone() - b.clone()) * one(&a) * one(b);
+        self.assume(n, &wrong, &Dim::ZERO);
+        // 0 beside 1 is 0.
+        let some = |d: &Dim| d.min_with(&Dim::ONE);
+        a.max_with(b) * some(&a) * some(b)
+    }
+
+    /// `v`, whose extent `d` along `axis` is `to` or 1, with extent `to`.
+    pub fn repeated(&mut self, n: &NodeView<'m>, name: String, v: ValueId, axis: usize, d: &Dim, to: Dim) -> Lowered<ValueId> {
+        let at = self.fill(n, format!("{name}.at"), &[to], DType::I64, |e| {
+            let (i, last) = (e.index(0), e.dim(&(d.clone() - Dim::ONE)));
+            e.binary(Binary::Min, i, last)
+        })?;
+        self.add1(n, Op::Gather { axis, batch: 0 }, &[v, at], name)
     }
 
     /// Adds a core op with several outputs.
@@ -64,6 +115,7 @@ impl<'m> Ctx<'m> {
         inputs: &[ValueId],
         f: impl FnOnce(&mut ExprBuilder, &[Ref]) -> Ref,
     ) -> Lowered<ValueId> {
+        let inputs = &self.compared(n, &name, inputs, 0)?[..];
         let mut e = ExprBuilder::new();
         let args: Vec<Ref> = inputs
             .iter()

@@ -56,10 +56,10 @@ fn modulo<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
 
 /// `x` to the power of 1/2, which is the root but for minus infinity and minus 0.
 fn root(e: &mut ExprBuilder, x: Ref, d: DType) -> Ref {
-    let (least, most, zero) = (e.constant(f64::NEG_INFINITY, d), e.constant(f64::INFINITY, d), e.constant(0.0, d));
+    let (least, most) = (e.constant(f64::NEG_INFINITY, d), e.constant(f64::INFINITY, d));
     let lowest = e.compare(Compare::Eq, x, least);
-    let x = e.add(x, zero);
     let y = e.unary(Unary::Sqrt, x);
+    let y = e.unary(Unary::Abs, y);
     e.select(lowest, most, y)
 }
 

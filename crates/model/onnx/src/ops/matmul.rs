@@ -20,6 +20,8 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
 /// The matrix product by numpy's rule; `transposed` exchanges the last two dimensions first, of which a
 /// vector has one.
 pub(crate) fn product<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, a: ValueId, b: ValueId, transposed: (bool, bool)) -> Lowered<ValueId> {
+    let both = c.compared(n, &name, &[a, b], 2)?;
+    let (a, b) = (both[0], both[1]);
     let (sa, sb) = (c.shape(a), c.shape(b));
     if sa.is_empty() || sb.is_empty() {
         return Err("a scalar has no matrix product; use Mul".into());
