@@ -87,6 +87,10 @@ impl<'m> Ctx<'m> {
         inputs: &[ValueId],
         names: &[String],
     ) -> Lowered<Vec<ValueId>> {
+        if let Some(&held) = inputs.iter().find(|&&v| self.dtype(v).is_held()) {
+            let d = self.dtype(held);
+            return Err(LowerError::Unsupported(format!("does not take elements of type {d}; convert them before it")));
+        }
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let outs = self.b().node(op, inputs, &names, &n.origin)?;
         self.fold(&outs);

@@ -46,7 +46,7 @@ fn skip<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let (x, s, gamma) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let (beta, bias) = if rms { (None, n.opt(3)) } else { (n.opt(3), n.opt(4)) };
     let d = c.dtype(x);
-    let eps = n.float("epsilon", 1e-5)?;
+    let eps = n.float("epsilon", 1e-12)?;
     let inputs: Vec<_> = [x, s].into_iter().chain(bias).collect();
     let sum = c.map(n, n.name(3), &inputs, |e, a| a.iter().copied().reduce(|x, y| e.add(x, y)).unwrap_or(0))?;
     let last = c.rank(sum).checked_sub(1).ok_or("needs rank 1 or more")?;

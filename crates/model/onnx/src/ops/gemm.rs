@@ -1,6 +1,7 @@
 //! Gemm.
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView};
+use layout::DType;
 
 pub(crate) const OPS: &[OpDef] = &[op("Gemm", lower)];
 
@@ -26,14 +27,18 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         _ if plain => y,
         bias => {
             let inputs: Vec<_> = [y].into_iter().chain(bias).collect();
+            // Integers are scaled as floats that hold them.
+            let whole = |k: f64| k.fract() == 0.0;
+            let t = if d.is_float() || (whole(alpha) && whole(beta)) { d } else { DType::F64 };
             c.map(n, n.name(0), &inputs, |e, x| {
-                let (ka, kb) = (e.constant(alpha, d), e.constant(beta, d));
+                let (ka, kb) = (e.constant(alpha, t), e.constant(beta, t));
+                let x: Vec<_> = x.iter().map(|&v| if t == d { v } else { e.cast(v, t) }).collect();
                 let mut v = if alpha == 1.0 { x[0] } else { e.mul(x[0], ka) };
                 if let Some(&b) = x.get(1) {
                     let b = if beta == 1.0 { b } else { e.mul(b, kb) };
                     v = e.add(v, b);
                 }
-                v
+                if t == d { v } else { e.cast(v, d) }
             })?
         }
     };

@@ -133,15 +133,21 @@ pub(super) fn masked<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, s: ValueId, mask: Va
     })
 }
 
-/// Keys after the query's own position are hidden.
-pub(super) fn causal<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, s: ValueId, filter: f64) -> Lowered<ValueId> {
+/// Keys after the query's own position, which comes behind `past` keys, are hidden. The last query sees all keys, as
+/// onnxruntime has it: there may be more than were before the queries and come with them.
+pub(super) fn causal<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, s: ValueId, past: &Dim, filter: f64) -> Lowered<ValueId> {
     let (shape, d) = (c.shape(s), c.dtype(s));
-    let past = shape[3].clone() - shape[2].clone();
+    let more = shape[3] != past.clone() + shape[2].clone();
     c.map(n, n.tmp("causal"), &[s], |e, a| {
         let (i, j) = (e.index(2), e.index(3));
-        let p = e.dim(&past);
+        let p = e.dim(past);
         let last = e.add(i, p);
-        let seen = e.compare(Compare::Le, j, last);
+        let mut seen = e.compare(Compare::Le, j, last);
+        if more {
+            let end = e.dim(&(shape[2].clone() - Dim::ONE));
+            let all = e.compare(Compare::Eq, i, end);
+            seen = e.binary(expr::Binary::Or, seen, all);
+        }
         hidden(e, seen, a[0], filter, d)
     })
 }
@@ -210,7 +216,11 @@ fn packed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         c.set(n, 1, p);
     }
     let factor = scale(c, n, q)?;
-    let y = attend(c, n, (q, k, v), factor, &mut |c, s| shaded(c, n, s, mask, extra, one_way, filter))?;
+    let y = attend(c, n, (q, k, v), factor, &mut |c, s| {
+        let t = c.shape(s);
+        let before = t[3].clone() - t[2].clone();
+        shaded(c, n, s, mask, extra, one_way.then_some(&before), filter)
+    })?;
     let y = joined(c, n, n.name(0), y)?;
     c.set(n, 0, y);
     Ok(())
@@ -222,14 +232,14 @@ fn shaded<'m>(
     mut s: ValueId,
     mask: Option<ValueId>,
     extra: Option<ValueId>,
-    one_way: bool,
+    one_way: Option<&Dim>,
     filter: f64,
 ) -> Lowered<ValueId> {
     if let Some(m) = mask {
         s = masked(c, n, s, m, filter)?;
     }
-    if one_way {
-        s = causal(c, n, s, f64::NEG_INFINITY)?;
+    if let Some(past) = one_way {
+        s = causal(c, n, s, past, f64::NEG_INFINITY)?;
     }
     if let Some(b) = extra {
         s = c.map(n, n.tmp("extra"), &[s, b], |e, a| e.add(a[0], a[1]))?;
@@ -280,6 +290,7 @@ fn multi_head<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         (None, Some(_)) => return Err("has a value without a key".into()),
     }
     let (mut k, mut v) = (k, v);
+    let before = past_k.map_or(Dim::ZERO, |p| c.shape(p).get(2).cloned().unwrap_or(Dim::ZERO));
     if let (Some(pk), Some(pv)) = (past_k, past_v) {
         let names = [if n.wants(1) { n.name(1) } else { n.tmp("keys") }, if n.wants(2) { n.name(2) } else { n.tmp("values") }];
         let [a, b] = names;
@@ -296,7 +307,7 @@ fn multi_head<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let mut scores = None;
     let y = attend(c, n, (q, k, v), factor, &mut |c, s| {
         scores = Some(s);
-        shaded(c, n, s, mask, extra, one_way, filter)
+        shaded(c, n, s, mask, extra, one_way.then_some(&before), filter)
     })?;
     if let (true, Some(s)) = (n.wants(3), scores) {
         c.set(n, 3, s);

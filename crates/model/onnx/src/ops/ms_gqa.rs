@@ -93,7 +93,12 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         Some(p) => c.shape(p).get(2).cloned().ok_or("past_key must have rank 4")?,
         None => Dim::ZERO,
     };
-    let total = total(c, n, n.input(6)?)?;
+    let mut total = total(c, n, n.input(6)?)?;
+    if let Some(t) = n.opt(10).and_then(|b| c.shape(b).get(3).cloned()).filter(|t| *t != total) {
+        // A bias has a column for each position.
+        c.assume(n, &total, &t);
+        total = t;
+    }
     let lens = n.input(5)?;
     let lens = c.reshape(n, n.tmp("lens"), lens, vec![s[0].clone()])?;
     let mut l = Lengths { batch: s[0].clone(), fresh: s[1].clone(), past: past.clone(), extent: past.max_with(&total), total, lens };
@@ -333,7 +338,14 @@ fn attend<'m>(
         })?;
     }
     if let Some(b) = n.opt(10) {
-        let b = spread(c, n, "bias", b, share, &l.fresh)?;
+        let mut b = spread(c, n, "bias", b, share, &l.fresh)?;
+        if c.rank(b) == 4 && l.extent != l.total {
+            // What lies behind them in a longer cache is hidden below.
+            let (before, mut after) = (vec![Dim::ZERO; 4], vec![Dim::ZERO; 4]);
+            after[3] = l.extent.clone() - l.total.clone();
+            let op = Op::Pad { before, after, mode: graph::PadMode::Constant };
+            b = c.add1(n, op, &[b], n.tmp("bias.wide"))?;
+        }
         s = c.map(n, n.tmp("biased"), &[s, b], |e, a| e.add(a[0], a[1]))?;
     }
     let lens = c.reshape(n, n.tmp("lens.4"), l.lens, vec![l.batch.clone(), Dim::ONE, Dim::ONE, Dim::ONE])?;

@@ -141,7 +141,9 @@ fn attention<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             s = masked(c, n, s, m, filter)?;
         }
         if one_way {
-            s = super::ms_attention::causal(c, n, s, f64::NEG_INFINITY)?;
+            let t = c.shape(s);
+            let past = t[3].clone() - t[2].clone();
+            s = super::ms_attention::causal(c, n, s, &past, f64::NEG_INFINITY)?;
         }
         Ok(s)
     })?;

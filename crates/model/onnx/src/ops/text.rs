@@ -27,6 +27,7 @@ const MOVES: &[(&str, usize)] = &[
     ("Gather", 0),
     ("GatherElements", 0),
     ("GatherND", 0),
+    ("Pad", 0),
     ("Reshape", 0),
     ("ReverseSequence", 0),
     ("Scatter", 0),
@@ -38,10 +39,14 @@ const MOVES: &[(&str, usize)] = &[
     ("Squeeze", 0),
     ("Tile", 0),
     ("Transpose", 0),
+    ("Trilu", 0),
     ("Unique", 1),
     ("Unsqueeze", 0),
     ("Where", 0),
 ];
+
+/// Those of them that put zeros where no input is, which empty texts stand for.
+const FILLS: &[&str] = &["Pad", "Trilu"];
 
 /// The one of ai.onnx.ml.
 const PICKS: &str = "ArrayFeatureExtractor";
@@ -59,7 +64,11 @@ pub(crate) fn moves_text(c: &Ctx, n: &NodeView) -> bool {
 
 /// Lowers a node on numbers in place of texts: equal texts have equal numbers, in the texts' order.
 pub(crate) fn move_text<'m>(c: &mut Ctx<'m>, mut n: NodeView<'m>, def: &OpDef) -> Lowered<NodeView<'m>> {
-    let texts: Vec<ValueId> = n.inputs.iter().copied().flatten().filter(|&v| c.dtype(v) == DType::Str).collect();
+    let mut texts: Vec<ValueId> = n.inputs.iter().copied().flatten().filter(|&v| c.dtype(v) == DType::Str).collect();
+    if FILLS.contains(&n.op) {
+        // Its number is 0, for it comes before any other.
+        texts.push(constant_of(c, &n, n.tmp("empty"), vec![1], vec![String::new()])?);
+    }
     let names: Vec<String> = (0..texts.len()).map(|i| n.tmp(&format!("ids{i}"))).collect();
     let outs: Vec<(&str, DType, Vec<Option<Dim>>)> = texts
         .iter()
@@ -183,15 +192,17 @@ pub(crate) fn cast<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, x: ValueId, to: DType)
     Ok(())
 }
 
-/// A constant of texts.
+/// A constant of texts as the node's result.
 pub(crate) fn constant<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, dims: Vec<i64>, texts: Vec<String>) -> Lowered {
+    let v = constant_of(c, n, n.name(0), dims, texts)?;
+    c.set(n, 0, v);
+    Ok(())
+}
+
+fn constant_of<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, dims: Vec<i64>, texts: Vec<String>) -> Lowered<ValueId> {
     let s = dims.iter().map(|&d| Some(Dim::Known(d))).collect();
     let attrs = Attrs::from([("dims".to_string(), Attr::Ints(dims)), ("texts".to_string(), Attr::Strs(texts))]);
     let op = Op::Host { name: "text.constant".into(), attrs };
-    let name = n.name(0);
     let vs = c.b().node_with_shapes(op, &[], &[(&name, DType::Str, s)], &n.origin);
-    if let Some(&v) = vs.first() {
-        c.set(n, 0, v);
-    }
-    Ok(())
+    vs.first().copied().ok_or_else(|| "a constant has no value".into())
 }

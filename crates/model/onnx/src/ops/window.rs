@@ -38,6 +38,8 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         let (first, second) = (cosine(e, 1.0, parts[1]), cosine(e, 2.0, parts[2]));
         let y = e.sub(mean, first);
         let y = e.add(y, second);
+        // Integers are made of what a float of 32 bits holds, which the last bits of the sum do not change.
+        let y = if d.is_int() { e.cast(y, DType::F32) } else { y };
         if d == f { y } else { e.cast(y, d) }
     })?;
     c.set(n, 0, y);
