@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod attendants;
 mod background;
 mod batched;
 mod batching;
@@ -21,6 +22,7 @@ mod handle;
 mod interpret;
 mod mask;
 mod options;
+mod pending;
 mod prewarm;
 mod queued;
 mod record;
@@ -50,6 +52,7 @@ pub use engine::{Engine, Memory, SessionMemory, SessionView};
 pub use error::RunError;
 pub use handle::SessionHandle;
 pub use options::SessionOptions;
+pub use pending::RunFuture;
 pub use retention::{RETAINED_PACKED_FACTOR, RETAINED_PACKED_MIN};
 pub use session::{Call, Session};
 pub use special::{Bound, Specialise};

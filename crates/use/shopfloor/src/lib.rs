@@ -21,6 +21,7 @@ mod compare;
 mod custom;
 pub mod division;
 mod error;
+mod future;
 mod gpu;
 pub mod inputs;
 pub mod machines;
@@ -39,6 +40,7 @@ pub use cache::Cache;
 pub use compare::{Comparison, Element, OutputComparison, Tolerance, compare, thinned};
 pub use division::divide;
 pub use error::{Cause, Error};
+pub use future::RunFuture;
 pub use model::{Model, ModelOptions, Precision};
 pub use outputs::Outputs;
 pub use profile::{how_ran, how_run, profile, profile_of, step_views};
@@ -60,7 +62,9 @@ pub use runtime::{
     Session as RuntimeSession, Stream,
 };
 pub use supervisor::supervise::{Decision, Mode, Options as DecideOptions};
-pub use tensor::{HostValue, Memory as TensorMemory, Tensor};
+pub use tensor::{
+    HostValue, IntoTensor, Memory as TensorMemory, Tensor, TensorElement, TensorError, ToShape,
+};
 
 /// Inputs by name: `inputs!["x" => &x, "mask" => &mask]`.
 #[macro_export]

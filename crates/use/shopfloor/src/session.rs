@@ -587,30 +587,45 @@ impl Session {
         if !matches!(out, Err(Error::Run(runtime::RunError::Unknown { .. }))) {
             return out;
         }
+        match self.session_giving(inputs.iter().map(|(name, _)| *name))? {
+            Some(s) => f(&s),
+            None => out,
+        }
+    }
+
+    /// The session for requests that give these inputs, where initialisers that are inputs too are among them
+    /// and this one is not it.
+    pub(crate) fn session_giving<'n>(
+        &self,
+        names: impl Iterator<Item = &'n str>,
+    ) -> Result<Option<Arc<Session>>, Error> {
         let overridable = &self.model.report().overridable;
-        let given: BTreeSet<String> = inputs
-            .iter()
-            .filter(|(name, _)| overridable.iter().any(|o| o == name))
-            .map(|(name, _)| name.to_string())
+        if overridable.is_empty() {
+            return Ok(None);
+        }
+        let given: BTreeSet<String> = names
+            .filter(|name| overridable.iter().any(|o| o == name))
+            .map(ToString::to_string)
             .collect();
         if given.is_subset(&self.model.options().given) {
-            return out;
+            return Ok(None);
         }
         let mut all = self.giving.lock().unwrap_or_else(PoisonError::into_inner);
-        let session = match all.get(&given) {
-            Some(s) => s.clone(),
-            None => {
-                let mut builder = self.builder.clone();
-                builder.options = self.model.options().clone();
-                builder.options.given.extend(given.iter().cloned());
-                let model = self.model.again(&builder.options, self.cache.as_ref())?;
-                let made = Arc::new(builder.commit(model)?);
-                all.insert(given, made.clone());
-                made
-            }
-        };
-        drop(all);
-        f(&session)
+        if let Some(s) = all.get(&given) {
+            return Ok(Some(s.clone()));
+        }
+        let mut builder = self.builder.clone();
+        builder.options = self.model.options().clone();
+        builder.options.given.extend(given.iter().cloned());
+        let model = self.model.again(&builder.options, self.cache.as_ref())?;
+        let made = Arc::new(builder.commit(model)?);
+        all.insert(given, made.clone());
+        Ok(Some(made))
+    }
+
+    /// The runtime's session, to be held.
+    pub(crate) fn shared(&self) -> &Arc<runtime::Session> {
+        &self.inner
     }
 
     /// Runs one request that can be given up by `cancel`, or that must be done in time.
@@ -676,7 +691,7 @@ impl Session {
 
     /// Inputs and outputs that stay with one caller from request to request: names are resolved
     /// once, and a request of the same shapes as the one before allocates nothing.
-    pub fn bind(&self) -> Binding<'_> {
+    pub fn bind(&self) -> Binding {
         self.inner.bind()
     }
 
@@ -712,7 +727,7 @@ impl Session {
     ///
     /// # Errors
     /// State that grows, and a dim without a range.
-    pub fn stream(&self, dims: &DimBox) -> Result<Stream<'_>, Error> {
+    pub fn stream(&self, dims: &DimBox) -> Result<Stream, Error> {
         Ok(self.inner.stream(dims)?)
     }
 }
