@@ -104,7 +104,10 @@ pub trait ToShape {
 }
 
 fn extents<T: Copy + TryInto<usize> + Into<i128>>(given: &[T]) -> Result<Vec<usize>, TensorError> {
-    let each = |&n: &T| n.try_into().map_err(|_| TensorError::Extent { extent: n.into() });
+    let each = |&n: &T| {
+        n.try_into()
+            .map_err(|_| TensorError::Extent { extent: n.into() })
+    };
     given.iter().map(each).collect()
 }
 

@@ -5,12 +5,14 @@
 
 mod attrs;
 mod elements;
+mod native;
 mod storage;
 mod tensor;
 mod weights;
 
 pub use attrs::{Attr, Attrs};
 pub use elements::{IntoTensor, TensorElement, ToShape};
+pub use native::{NATIVE, Native, NativeCode, in_native_code, panic_text};
 pub use storage::Memory;
 pub use tensor::{HostValue, Tensor, TensorError};
 pub use weights::{

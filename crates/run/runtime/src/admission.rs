@@ -347,6 +347,9 @@ impl AdmissionQueue {
         ask: &AdmissionRequest<'a>,
         put_inputs: impl FnOnce() -> Vec<Arc<tensor::Tensor>>,
     ) -> Result<Admitted<'a>, RunError> {
+        if tensor::in_native_code() {
+            return Err(RunError::Refused("an operator's own code must not wait for workers, among which is the one that it runs on; run what it needs before".into()));
+        }
         let came = Instant::now();
         let priority = ask.record.priority.load(Ordering::Relaxed);
         let queued = QueuedRequest::new(ask.batchable, self.follow, priority);
@@ -440,7 +443,9 @@ impl AdmissionQueue {
         let mut inner = self.inner();
         self.step(&mut inner, Event::Tick);
         let waits = inner.waiting.contains_key(&id);
-        let at = waits.then(|| wake(&inner.scheduler, session, id)).flatten()?;
+        let at = waits
+            .then(|| wake(&inner.scheduler, session, id))
+            .flatten()?;
         // A clock that rounds must not have it spin.
         Some(self.instant(at.max(self.now() + 20e-6)))
     }

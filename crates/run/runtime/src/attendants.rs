@@ -75,9 +75,9 @@ impl Attendants {
     pub fn ready(self: &Arc<Attendants>) -> Result<(), RunError> {
         let mut work = self.work();
         match work.threads {
-            0 => self.spawn(&mut work).map_err(|e| RunError::Thread {
-                why: e.to_string(),
-            }),
+            0 => self
+                .spawn(&mut work)
+                .map_err(|e| RunError::Thread { why: e.to_string() }),
             _ => Ok(()),
         }
     }

@@ -32,6 +32,7 @@ mod session;
 mod shared;
 mod slab;
 mod slot;
+mod spans;
 mod special;
 mod stack;
 mod stats;

@@ -27,8 +27,10 @@ struct Asked {
 /// A request under way.
 struct Pending {
     session: Arc<Session>,
-    /// In the program's order.
-    inputs: Vec<Arc<Tensor>>,
+    /// In the program's order; let go once it has run.
+    inputs: Mutex<Vec<Arc<Tensor>>>,
+    /// Of all inputs.
+    bytes: u64,
     queued: Arc<QueuedRequest>,
     /// Its number in the admission queue, once it is there.
     id: OnceLock<u64>,
@@ -80,9 +82,10 @@ impl Pending {
         let session = &self.session;
         let admission = &session.engine().admission;
         let cancel = Some(self.queued.flag());
-        let admitted =
-            admission.conclude(&session.record, self.queued.clone(), cancel, outcome)?;
-        let list: Vec<Option<&Tensor>> = self.inputs.iter().map(|t| Some(&**t)).collect();
+        let admitted = admission.conclude(&session.record, self.queued.clone(), cancel, outcome)?;
+        let inputs = self.inputs.lock().map(|mut i| std::mem::take(&mut *i));
+        let inputs = inputs.unwrap_or_default();
+        let list: Vec<Option<&Tensor>> = inputs.iter().map(|t| Some(&**t)).collect();
         let mut slot = None;
         let out = session.run_as_admitted(&list, &mut slot, Vec::new(), admitted);
         if let Some(slot) = slot {
@@ -98,9 +101,11 @@ impl Pending {
             return;
         }
         asked.done = true;
-        let bytes = self.inputs.iter().map(|t| t.bytes().len() as u64).sum();
+        if let Ok(mut inputs) = self.inputs.lock() {
+            inputs.clear();
+        }
         let record = &self.session.record;
-        record.queue.fetch_sub(bytes, Ordering::Relaxed);
+        record.queue.fetch_sub(self.bytes, Ordering::Relaxed);
         asked.answer = Some(self.session.account(self.began, answer));
         let waker = asked.waker.take();
         drop(asked);
@@ -193,7 +198,8 @@ impl Session {
                 priority,
                 me.clone() as Weak<dyn Notified>,
             ),
-            inputs: kept,
+            inputs: Mutex::new(kept),
+            bytes,
             id: OnceLock::new(),
             taken: AtomicBool::new(false),
             began: self.record.stats.begin(),

@@ -78,10 +78,8 @@ impl Session {
     {
         let inputs = inputs.into_iter().map(|(n, t)| (n, t.into()));
         let owned: Vec<(N, Arc<Tensor>)> = inputs.collect();
-        let named: Vec<(&str, Arc<Tensor>)> = owned
-            .iter()
-            .map(|(n, t)| (n.as_ref(), t.clone()))
-            .collect();
+        let named: Vec<(&str, Arc<Tensor>)> =
+            owned.iter().map(|(n, t)| (n.as_ref(), t.clone())).collect();
         let names = named.iter().map(|(n, _)| *n);
         RunFuture(match self.session_giving(names) {
             Err(e) => Sent::Failed(Some(e)),

@@ -19,6 +19,7 @@
 mod cache;
 mod compare;
 mod custom;
+mod devices;
 pub mod division;
 mod error;
 mod future;
@@ -26,10 +27,12 @@ mod gpu;
 pub mod inputs;
 pub mod machines;
 mod model;
+mod operator;
 mod outputs;
 mod pair;
 mod profile;
 mod session;
+mod spans;
 mod special;
 mod states;
 pub mod status;
@@ -38,13 +41,15 @@ mod texts;
 
 pub use cache::Cache;
 pub use compare::{Comparison, Element, OutputComparison, Tolerance, compare, thinned};
+pub use devices::{Device, default_engine, engine_on};
 pub use division::divide;
 pub use error::{Cause, Error};
 pub use future::RunFuture;
 pub use model::{Model, ModelOptions, Precision};
+pub use operator::{Attributes, Operator, OperatorCall, OperatorNode, ValueType};
 pub use outputs::Outputs;
 pub use profile::{how_ran, how_run, profile, profile_of, step_views};
-pub use session::{Session, SessionBuilder, default_engine, engine_on};
+pub use session::{Session, SessionBuilder};
 pub use supervise::{DecisionListener, SuperviseOptions, Supervision, SupervisionCost};
 pub use texts::{read_text, write_file};
 
@@ -66,10 +71,11 @@ pub use tensor::{
     HostValue, IntoTensor, Memory as TensorMemory, Tensor, TensorElement, TensorError, ToShape,
 };
 
-/// Inputs by name: `inputs!["x" => &x, "mask" => &mask]`.
+/// Inputs by name: `inputs!["x" => &x, "mask" => Tensor::from_array(([2], vec![0i64, 1]))?]`, of tensors, references
+/// to them and `Arc`s of them.
 #[macro_export]
 macro_rules! inputs {
     ($($name:expr => $tensor:expr),* $(,)?) => {
-        &[$(($name, $tensor)),*] as &[(&str, &$crate::Tensor)]
+        &[$(($name, ::core::convert::AsRef::<$crate::Tensor>::as_ref(&$tensor))),*] as &[(&str, &$crate::Tensor)]
     };
 }

@@ -51,9 +51,22 @@ fn shapes_come_as_callers_write_them() {
     assert_eq!(shape(Tensor::from_array(([2, 3], boxed))), [2, 3]);
     assert_eq!(shape(Tensor::from_array(([2, 3], &ones()[..]))), [2, 3]);
     assert_eq!(shape(Tensor::from_array(((), vec![1i64]))), [0usize; 0]);
-    assert_eq!(shape(Tensor::from_array(([0, 3], Vec::<f32>::new()))), [0, 3]);
+    assert_eq!(
+        shape(Tensor::from_array(([0, 3], Vec::<f32>::new()))),
+        [0, 3]
+    );
     let e = Tensor::from_array(([2, 4], ones())).unwrap_err();
-    assert!(matches!(e, TensorError::Length { want: 32, got: 24, .. }), "{e}");
+    assert!(
+        matches!(
+            e,
+            TensorError::Length {
+                want: 32,
+                got: 24,
+                ..
+            }
+        ),
+        "{e}"
+    );
     let e = Tensor::from_array(([-2i64, -3], ones())).unwrap_err();
     assert!(e.to_string().contains("-2"), "{e}");
     assert!(Tensor::from_array(([usize::MAX, 2, 2], ones())).is_err());
@@ -84,7 +97,10 @@ fn wrong_views_are_refused() {
     assert_eq!(one.try_extract_scalar::<i64>().unwrap(), 5);
     // A byte that is no bool.
     let t = Tensor::from_bytes(DType::Bool, &[3], vec![0, 1, 2]).unwrap();
-    assert!(matches!(t.as_slice::<bool>(), Err(TensorError::Values { .. })));
+    assert!(matches!(
+        t.as_slice::<bool>(),
+        Err(TensorError::Values { .. })
+    ));
     let mut t = Tensor::from_bytes(DType::Bool, &[1], vec![7]).unwrap();
     assert!(t.as_mut_slice::<bool>().is_err());
     t.bytes_mut()[0] = 1;
@@ -133,7 +149,10 @@ fn arrays_of_ndarray_are_tensors() {
     same(&Tensor::from_array(a.view()).unwrap(), &a);
     let turned = a.t().to_owned();
     same(&Tensor::from_array(a.t()).unwrap(), &turned);
-    same(&Tensor::from_array(a.clone().reversed_axes()).unwrap(), &turned);
+    same(
+        &Tensor::from_array(a.clone().reversed_axes()).unwrap(),
+        &turned,
+    );
     let part = a.clone().slice_move(s![1.., ..;2]);
     same(&Tensor::from_array(part.clone()).unwrap(), &part);
     let rows = a.clone().slice_move(s![1..2, ..]);
