@@ -298,7 +298,13 @@ impl Tensor {
     /// lie so, as memory of a caller's may.
     #[must_use]
     pub fn aligned(self) -> Tensor {
-        if self.bytes().as_ptr().addr() % align_of::<u64>() == 0 || self.bytes().is_empty() {
+        if self
+            .bytes()
+            .as_ptr()
+            .addr()
+            .is_multiple_of(align_of::<u64>())
+            || self.bytes().is_empty()
+        {
             return self;
         }
         let mut words = Words {

@@ -43,7 +43,7 @@ pub use cache::Cache;
 pub use compare::{Comparison, Element, OutputComparison, Tolerance, compare, thinned};
 pub use devices::{Device, default_engine, engine_on};
 pub use division::divide;
-pub use error::{Cause, Error};
+pub use error::{Cause, Error, ErrorKind};
 pub use future::RunFuture;
 pub use model::{Model, ModelOptions, Precision};
 pub use operator::{Attributes, Operator, OperatorCall, OperatorNode, ValueType};
@@ -54,13 +54,13 @@ pub use supervise::{DecisionListener, SuperviseOptions, Supervision, Supervision
 pub use texts::{read_text, write_file};
 
 pub use cpu::isa::Isa;
-pub use device::{DeviceError, Place, Transfers, UnifiedBuffer};
+pub use device::{DeviceError, Place, PlanErrorText, Transfers, UnifiedBuffer};
 pub use graph::Graph;
-pub use layout::{DType, Dim, DimBox};
+pub use layout::{DType, Dim, DimBox, Sym};
 pub use machine::{Change, Machine, Way as Launch, Work};
 pub use onnx::{Metadata, Port, PortDim, Report as ImportReport};
 pub use plan::division::Division;
-pub use plan::{Goal, Plan, Program, Timeline, VerifiedPlan, Why};
+pub use plan::{Goal, Plan, PlanError, Program, Timeline, VerifiedPlan, Why};
 pub use report::{HowRun, Profile, StepView};
 pub use runtime::{
     Answer, Batching, Binding, Call, Cancel, Engine, Memory, RunError, STREAM_CAPACITY,

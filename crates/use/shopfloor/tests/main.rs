@@ -3,6 +3,7 @@ mod cache;
 mod common;
 mod concurrent_steps;
 mod consecutive_requests;
+mod devices;
 mod engine;
 mod from_memory;
 mod futures;
