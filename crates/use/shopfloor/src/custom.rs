@@ -273,6 +273,7 @@ impl Model {
         shapes: &[(&str, Vec<Dim>)],
         options: &ModelOptions,
     ) -> Result<Model, Error> {
+        crate::model::check_ranges(&options.dims)?;
         let declared = Template::parse(text)?.with(&BTreeMap::new())?;
         declared.kernel.verify()?;
         how(&declared).map_err(Error::Usage)?;

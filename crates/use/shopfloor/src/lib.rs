@@ -72,10 +72,13 @@ pub use tensor::{
 };
 
 /// Inputs by name: `inputs!["x" => &x, "mask" => Tensor::from_array(([2], vec![0i64, 1]))?]`, of tensors, references
-/// to them and `Arc`s of them.
+/// to them and `Arc`s of them; or by their places among [`Session::inputs`]: `inputs![&x, &mask]`.
 #[macro_export]
 macro_rules! inputs {
     ($($name:expr => $tensor:expr),* $(,)?) => {
         &[$(($name, ::core::convert::AsRef::<$crate::Tensor>::as_ref(&$tensor))),*] as &[(&str, &$crate::Tensor)]
+    };
+    ($($tensor:expr),* $(,)?) => {
+        &[$(("", ::core::convert::AsRef::<$crate::Tensor>::as_ref(&$tensor))),*] as &[(&str, &$crate::Tensor)]
     };
 }

@@ -121,6 +121,23 @@ fn name_of(path: &Path) -> String {
     }
 }
 
+/// The largest size that a range may reach: with larger ones products of sizes would leave 64 bits.
+const LARGEST: i64 = 1 << 40;
+
+/// Whether these are ranges of sizes.
+pub(crate) fn check_ranges(dims: &DimBox) -> Result<(), Error> {
+    let wrong = dims
+        .iter()
+        .find(|(_, r)| r.lo < 0 || r.lo > r.hi || r.hi > LARGEST);
+    match wrong {
+        Some((name, r)) => Err(Error::Usage(format!(
+            "dimension '{name}' cannot range from {} to {}; give a range of sizes, of {LARGEST} at most",
+            r.lo, r.hi
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn bound(name: &str, options: &ModelOptions) -> String {
     format!("{name} {options:?}")
 }
@@ -146,6 +163,7 @@ impl Model {
         cache: Option<&Cache>,
     ) -> Result<Model, Error> {
         let path = path.as_ref();
+        check_ranges(&options.dims)?;
         // A closure is neither kept nor compared with one of another process.
         let cache = cache.filter(|_| options.operators.is_empty());
         let text = bound(&name_of(path), options);
@@ -190,6 +208,7 @@ impl Model {
     }
 
     fn from_shared(path: &Path, bytes: Bytes, options: &ModelOptions) -> Result<Model, Error> {
+        check_ranges(&options.dims)?;
         let _span = crate::spans::load(path);
         let file = onnx::ModelFile::from_memory(bytes.clone(), None);
         let file = file.map_err(onnx::ImportError::from)?;

@@ -9,6 +9,7 @@ use onnx::{Metadata, Port};
 use plan::division::Division;
 use plan::{Allotment, Goal, Plan, Timeline};
 use runtime::{Batching, Binding, Call, Engine, Stream};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -443,16 +444,41 @@ impl Session {
     }
 
     /// Runs one request. Each input is dense, row-major, of the model's dtype and of a shape that
-    /// fits the model's; dims that no earlier request had are planned first.
+    /// fits the model's; dims that no earlier request had are planned first. An input without a name is the one at
+    /// its place among [`Session::inputs`].
     ///
     /// # Errors
     /// Inputs missing, unknown, or of the wrong dtype or shape; more requests than the queue
     /// holds; an index out of range in the model.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Outputs, Error> {
         let _span = crate::spans::run(self.inner.name());
+        let inputs = &*self.placed(inputs)?;
         self.giving(inputs, |s| {
             s.named(s.inner.run_tensors(inputs, None, None)?)
         })
+    }
+
+    /// The inputs with the names of those that have none.
+    fn placed<'i>(
+        &'i self,
+        inputs: &'i [(&'i str, &'i Tensor)],
+    ) -> Result<Cow<'i, [(&'i str, &'i Tensor)]>, Error> {
+        if inputs.iter().all(|(name, _)| !name.is_empty()) {
+            return Ok(Cow::Borrowed(inputs));
+        }
+        let mut ports = self.inputs();
+        let named = inputs.iter().enumerate().map(|(at, (name, t))| {
+            let port = ports.next().map(|p| p.name.as_str());
+            match (name.is_empty(), port) {
+                (false, _) => Ok((*name, *t)),
+                (true, Some(name)) => Ok((name, *t)),
+                (true, None) => Err(Error::Usage(format!(
+                    "input {at} has no name, and the model has {} inputs; give no more",
+                    self.inputs().count()
+                ))),
+            }
+        });
+        Ok(Cow::Owned(named.collect::<Result<_, _>>()?))
     }
 
     /// Runs `f` on the session for requests that give what `inputs` gives: this one, unless initialisers
@@ -513,6 +539,7 @@ impl Session {
     /// As [`Session::run`]; the request was cancelled, or is refused because it cannot be done in time.
     pub fn run_call(&self, inputs: &[(&str, &Tensor)], call: Call<'_>) -> Result<Outputs, Error> {
         let _span = crate::spans::run(self.inner.name());
+        let inputs = &*self.placed(inputs)?;
         self.giving(inputs, |s| s.named(s.inner.run_call(inputs, call)?))
     }
 
@@ -588,6 +615,7 @@ impl Session {
     /// # Errors
     /// A dim without a range, or sizes that do not fit.
     pub fn plan(&self, dims: &DimBox) -> Result<Plan, Error> {
+        crate::model::check_ranges(dims)?;
         Ok(Plan {
             launch: self.builder.launch,
             ..self.inner.plan(dims)?
@@ -608,6 +636,7 @@ impl Session {
     /// # Errors
     /// State that grows, and a dim without a range.
     pub fn stream(&self, dims: &DimBox) -> Result<Stream, Error> {
+        crate::model::check_ranges(dims)?;
         Ok(self.inner.stream(dims)?)
     }
 }

@@ -68,6 +68,58 @@ fn a_session_takes_a_device_or_its_name() {
 }
 
 #[test]
+fn inputs_may_be_given_by_their_places() {
+    let s = Session::builder().with_threads(1);
+    let s = s.commit_from_file(digits()).unwrap();
+    let x = Tensor::zeros(DType::F32, &[2, 1, 8, 8]).unwrap();
+    let want = s.run(inputs!["image" => &x]).unwrap();
+    assert_eq!(s.run(inputs![&x]).unwrap(), want);
+    let call = shopfloor::Call::default();
+    assert_eq!(s.run_call(inputs![x.clone()], call).unwrap(), want);
+    let e = s.run(inputs![&x, &x]).unwrap_err();
+    assert!(e.to_string().contains("input 1 has no name"), "{e}");
+    assert_eq!(s.run(inputs![]).unwrap_err().kind(), ErrorKind::Input);
+}
+
+#[test]
+fn odd_options_are_refused_and_nothing_panics() {
+    let x = Tensor::zeros(DType::F32, &[1, 1, 8, 8]).unwrap();
+    let run = |b: shopfloor::SessionBuilder| -> Result<(), shopfloor::Error> {
+        let s = b.commit_from_file(digits())?;
+        s.run(inputs!["image" => &x]).map(drop)
+    };
+    let of = || Session::builder().with_threads(1);
+    let odd = [
+        of().with_dim("batch", 5, 1),
+        of().with_dim("batch", -3, 2),
+        of().with_dim("batch", i64::MIN, i64::MAX),
+        of().with_dim("batch", 0, i64::MAX),
+        of().with_dim("batch", 0, 1 << 40),
+        of().with_dim("batch", 1 << 40, 1 << 40),
+        of().with_shape("image", &[usize::MAX, 1, 8, 8]),
+        of().with_queue(0, 0),
+        of().with_weight(f64::NAN),
+        of().with_weight(-1.0),
+        of().with_memory_limit(0),
+        of().with_workers(0),
+        of().with_threads(0),
+        of().with_deadline(std::time::Duration::ZERO),
+    ];
+    // The first four are no ranges.
+    for (i, b) in odd.into_iter().enumerate() {
+        // Some of them mean something; what matters is that each is answered.
+        let e = run(b).err().map(|e| e.to_string());
+        assert!(
+            e.as_ref()
+                .is_none_or(|e| !e.is_empty() && !e.contains('\n')),
+            "{i}: {e:?}"
+        );
+        let range = e.is_some_and(|e| e.contains("'batch' cannot range"));
+        assert!(i > 3 || range, "{i}");
+    }
+}
+
+#[test]
 fn errors_have_kinds() {
     let kind = |s: Result<Session, shopfloor::Error>| s.err().unwrap().kind();
     let of = || Session::builder().with_threads(1);
@@ -84,6 +136,10 @@ fn errors_have_kinds() {
         ErrorKind::Usage
     );
     let s = of().commit_from_file(digits()).unwrap();
+    let mut dims = shopfloor::DimBox::new();
+    dims.insert("batch", 3, 2);
+    assert_eq!(s.plan(&dims).unwrap_err().kind(), ErrorKind::Usage);
+    assert!(s.stream(&dims).is_err());
     let x = Tensor::zeros(DType::F32, &[1, 1, 8, 8]).unwrap();
     let flat = Tensor::zeros(DType::F32, &[64]).unwrap();
     assert_eq!(

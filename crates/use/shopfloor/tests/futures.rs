@@ -103,6 +103,20 @@ fn a_future_gives_what_a_call_gives() {
     assert_eq!(Arc::strong_count(&x), 1);
 }
 
+/// What executors of many threads ask of a future, and threads of what they share.
+#[test]
+fn everything_may_go_to_other_threads() {
+    fn sent<T: Send + 'static>() {}
+    fn shared<T: Send + Sync + 'static>() {}
+    sent::<RunFuture>();
+    sent::<shopfloor::Stream>();
+    sent::<shopfloor::Binding>();
+    shared::<Session>();
+    shared::<shopfloor::Operator>();
+    shared::<Tensor>();
+    shared::<Error>();
+}
+
 #[test]
 fn what_is_wrong_is_the_futures_answer() {
     let s = digits(Session::builder().with_threads(1));
