@@ -1,22 +1,21 @@
 //! Tokens completed one by one, the keys and values of those before kept in place.
 use crate::{Failure, argmax};
 use shopfloor::{Dim, DimBox, ModelOptions, Session, Tensor};
-use testkit::zoo;
+use std::path::Path;
 
-/// The model: six layers of grouped-query attention, generated weights (so its words mean nothing).
-pub const MODEL: &str = "llama_gqa_ts";
 /// Longest text in tokens.
 const LONGEST: i64 = 64;
 
 /// What came of it.
-pub enum Answer {
-    /// The model is not there; names it.
-    LeftOut(String),
-    /// The tokens that follow the prompt, and the bytes of keys and values that stayed in place.
-    Tokens(Vec<i64>, u64),
+pub struct Answer {
+    /// The tokens that follow the prompt.
+    pub tokens: Vec<i64>,
+    /// Bytes of keys and values that stayed in place.
+    pub state_bytes: u64,
 }
 
-/// Completes `prompt` by `count` tokens, always the likeliest one.
+/// Completes `prompt` by `count` tokens, always the likeliest one, with a model of six layers of grouped-query
+/// attention.
 ///
 /// `input_ids` and `position_ids` are i64 [1, tokens]; `attention_mask` is i64 [1, past + tokens] of
 /// ones; `logits` is f32 [1, tokens, 8192]. `past_key_values.N.key` and `.value`, f32 [1, 2, past, 64],
@@ -24,11 +23,7 @@ pub enum Answer {
 ///
 /// # Errors
 /// Files that are missing or damaged.
-pub fn run(prompt: &[i64], count: usize) -> Result<Answer, Failure> {
-    let Some(model) = zoo::find(MODEL) else {
-        return Ok(Answer::LeftOut(zoo::left_out(&[MODEL])));
-    };
-    let prepared = model.prepare_temporary()?;
+pub fn run(model: &Path, prompt: &[i64], count: usize) -> Result<Answer, Failure> {
     let mut options = ModelOptions::default();
     for layer in 0..6 {
         for part in ["key", "value"] {
@@ -50,7 +45,7 @@ pub fn run(prompt: &[i64], count: usize) -> Result<Answer, Failure> {
     options.dims.insert("batch_size", 1, 1);
     let session = Session::builder()
         .with_model_options(options)
-        .commit_from_file(&prepared.model)?;
+        .commit_from_file(model)?;
     // One plan for the prompt and for every token after it.
     let mut dims = DimBox::new();
     dims.insert("sequence_length", 1, prompt.len().max(1) as i64);
@@ -80,8 +75,8 @@ pub fn run(prompt: &[i64], count: usize) -> Result<Answer, Failure> {
         past += n;
         new = vec![next];
     }
-    Ok(Answer::Tokens(
-        tokens.split_off(prompt.len()),
-        stream.state_bytes(),
-    ))
+    Ok(Answer {
+        tokens: tokens.split_off(prompt.len()),
+        state_bytes: stream.state_bytes(),
+    })
 }

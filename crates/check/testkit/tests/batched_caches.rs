@@ -50,14 +50,14 @@ fn near(got: &[f32], want: &[f32], what: &str) {
 }
 
 /// A stream that nobody but who receives works for, with its number, its items and how far it is.
-struct Seat<'s> {
-    stream: Stream<'s>,
+struct Seat {
+    stream: Stream,
     number: usize,
     items: usize,
     at: usize,
 }
 
-fn seat(session: &Session, number: usize, items: usize) -> Seat<'_> {
+fn seat(session: &Session, number: usize, items: usize) -> Seat {
     let stream = session.stream(&box_of(8)).expect("a stream");
     Seat {
         stream: stream.with_linger(Duration::MAX),
@@ -68,7 +68,7 @@ fn seat(session: &Session, number: usize, items: usize) -> Seat<'_> {
 }
 
 /// One token of each of these streams, sent before any answer is received.
-fn round(seats: &mut [&mut Seat<'_>], want: &[Vec<Vec<f32>>]) {
+fn round(seats: &mut [&mut Seat], want: &[Vec<Vec<f32>>]) {
     for s in seats.iter_mut() {
         let x = token(s.number, s.at, s.items);
         s.stream.send(&[("x", &x)]).expect("it is sent");
@@ -301,7 +301,7 @@ fn masked_token(s: usize, i: usize, items: usize) -> [Tensor; 2] {
 
 /// One token of each of these streams, sent before any answer is received; each is held against what a stream
 /// by itself answers.
-fn masked_round(seats: &mut [&mut Seat<'_>], want: &[Vec<Vec<f32>>]) {
+fn masked_round(seats: &mut [&mut Seat], want: &[Vec<Vec<f32>>]) {
     for s in seats.iter_mut() {
         let [x, m] = masked_token(s.number, s.at, s.items);
         s.stream.send(&[("x", &x), ("m", &m)]).expect("it is sent");

@@ -73,6 +73,7 @@ const DEPENDS: &[(&str, Reach, &[&str])] = &[
     ),
     ("tools", Reach::Product, &[]),
     ("python", Reach::Exactly, &["shopfloor", "tools"]),
+    ("capi", Reach::Exactly, &["shopfloor", "tools"]),
     (
         "shopfloor-cli",
         Reach::Exactly,

@@ -13,9 +13,14 @@ const UNSAFE_CRATES: &[&str] = &[
     "cuda",
     "webgpu",
     "ptx-emulator",
+    "capi",
 ];
 /// Files of other crates that may, by crate: there the crate denies unsafe code and the file allows it.
-const UNSAFE_FILES: &[(&str, &str)] = &[("onnx", "src/mapped.rs"), ("python", "src/array.rs")];
+const UNSAFE_FILES: &[(&str, &str)] = &[
+    ("onnx", "src/mapped.rs"),
+    ("tensor", "src/elements.rs"),
+    ("python", "src/array.rs"),
+];
 /// How far above an unsafe block its reason may start, in lines.
 const REASON_ABOVE: usize = 10;
 
@@ -131,11 +136,16 @@ fn unexplained(source: &str) -> Vec<(usize, &'static str)> {
                 "extern" if after.contains(" fn ") => "function",
                 "trait" => "trait",
                 "impl" if after.starts_with("impl") => "impl",
+                // `#[unsafe(no_mangle)]`: that the name is nobody else's.
+                "no_mangle" => "attribute",
                 _ => "block",
             };
             let near = (k.saturating_sub(REASON_ABOVE)..=k).any(reason);
-            let contract =
-                what == "function" && (of_file || enclosing(&text, k).into_iter().any(above));
+            let contract = match what {
+                "function" => of_file || enclosing(&text, k).into_iter().any(above),
+                "attribute" => of_file,
+                _ => false,
+            };
             if !near && !contract && !above(k) {
                 found.push((k + 1, what));
             }
@@ -216,6 +226,10 @@ mod tests {
         let docs =
             "/// Does.\n///\n/// # Safety\n/// Only on Sundays.\n#[inline]\npub unsafe fn h() {}\n";
         assert_eq!(unexplained(docs), []);
+        let named = "#[unsafe(no_mangle)]\nfn f() {}\n";
+        assert_eq!(unexplained(named), [(1, "attribute")]);
+        let whole = format!("//! # Safety\n//! The name is ours.\n\n{named}");
+        assert_eq!(unexplained(&whole), []);
         assert_eq!(
             unexplained("type F = unsafe fn(u8);\ntype G = unsafe extern \"C\" fn(u8);\n"),
             []

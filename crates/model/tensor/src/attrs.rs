@@ -1,5 +1,5 @@
 //! Attributes of host operators, by name. Import fills them, `hostops` reads them.
-use crate::Tensor;
+use crate::{Native, Tensor};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -21,6 +21,8 @@ pub enum Attr {
     Strs(Vec<String>),
     /// A tensor.
     Tensor(Tensor),
+    /// The operator's code, which is the caller's.
+    Native(Native),
 }
 
 /// Attributes by name.

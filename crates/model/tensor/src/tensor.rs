@@ -41,6 +41,7 @@ pub enum HostValue {
 
 /// Why a tensor could not be made or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TensorError {
     /// Bytes and shape disagree.
     #[error("a {dtype} tensor of shape {shape:?} takes {want} bytes, but {got} were given")]
@@ -60,6 +61,34 @@ pub enum TensorError {
         /// Shape asked for.
         shape: Vec<usize>,
     },
+    /// A negative extent.
+    #[error("a shape has the extent {extent}; give one that is not negative")]
+    Extent {
+        /// The extent.
+        extent: i128,
+    },
+    /// Memory of a caller's that begins between two elements.
+    #[error(
+        "the tensor's memory does not begin at a multiple of {bytes} bytes, as {dtype} has to; copy it with Tensor::aligned first"
+    )]
+    Aligned {
+        /// Element type.
+        dtype: DType,
+        /// Bytes that an element's address is a multiple of.
+        bytes: usize,
+    },
+    /// Bytes that are no elements of the type.
+    #[error("the tensor holds bytes that are no {dtype}; write 0 or 1")]
+    Values {
+        /// Element type.
+        dtype: DType,
+    },
+    /// One element was asked for.
+    #[error("a tensor of shape {shape:?} does not hold exactly one element; ask for all of them")]
+    Scalar {
+        /// The tensor's shape.
+        shape: Vec<usize>,
+    },
     /// The tensor holds another element type.
     #[error("the tensor holds {got}, not {want}; convert it first")]
     Type {
@@ -72,20 +101,19 @@ pub enum TensorError {
 
 macro_rules! typed {
     ($to:ident, $from:ident, $t:ty, $d:ident) => {
-        #[doc = concat!("The elements of a ", stringify!($d), " tensor in row-major order.")]
+        #[doc = concat!("A copy of the elements of a ", stringify!($d), " tensor in row-major order.")]
         pub fn $to(&self) -> Result<Vec<$t>, TensorError> {
-            self.expect(DType::$d)?;
-            Ok(self
-                .bytes
-                .chunks_exact(size_of::<$t>())
-                .map(|c| <$t>::from_le_bytes(c.try_into().unwrap_or_default()))
-                .collect())
+            match self.as_slice::<$t>() {
+                Err(TensorError::Aligned { .. }) => {
+                    Ok(self.clone().aligned().as_slice::<$t>()?.to_vec())
+                }
+                elements => Ok(elements?.to_vec()),
+            }
         }
 
-        #[doc = concat!("A ", stringify!($d), " tensor of `shape` from row-major `values`.")]
+        #[doc = concat!("A ", stringify!($d), " tensor of `shape` from a copy of row-major `values`.")]
         pub fn $from(shape: &[usize], values: &[$t]) -> Result<Tensor, TensorError> {
-            let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-            Tensor::from_bytes(DType::$d, shape, bytes)
+            Tensor::from_array((shape, values))
         }
     };
 }
@@ -147,6 +175,14 @@ impl Tensor {
             bytes: vec![0; n].into(),
             held: Tensor::nothing(dtype, shape)?,
         })
+    }
+
+    /// The same tensor with its elements in other memory of as many bytes.
+    pub(crate) fn with_memory(self, memory: Box<dyn Memory>) -> Tensor {
+        Tensor {
+            bytes: Storage::Memory(memory),
+            ..self
+        }
     }
 
     fn nothing(dtype: DType, shape: &[usize]) -> Result<Option<Arc<HostValue>>, TensorError> {
@@ -300,17 +336,6 @@ impl Tensor {
         }
     }
 
-    fn expect(&self, want: DType) -> Result<(), TensorError> {
-        if self.dtype == want {
-            Ok(())
-        } else {
-            Err(TensorError::Type {
-                want,
-                got: self.dtype,
-            })
-        }
-    }
-
     typed!(to_f32, from_f32, f32, F32);
     typed!(to_f64, from_f64, f64, F64);
     typed!(to_i32, from_i32, i32, I32);
@@ -419,6 +444,12 @@ impl Tensor {
 
     fn put(&mut self, i: usize, le: &[u8]) {
         self.bytes[i * le.len()..(i + 1) * le.len()].copy_from_slice(le);
+    }
+}
+
+impl AsRef<Tensor> for Tensor {
+    fn as_ref(&self) -> &Tensor {
+        self
     }
 }
 

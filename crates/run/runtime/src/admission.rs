@@ -345,32 +345,18 @@ impl AdmissionQueue {
     pub fn admit<'a>(
         &'a self,
         ask: &AdmissionRequest<'a>,
-        put_inputs: impl FnOnce() -> Vec<tensor::Tensor>,
+        put_inputs: impl FnOnce() -> Vec<Arc<tensor::Tensor>>,
     ) -> Result<Admitted<'a>, RunError> {
+        if tensor::in_native_code() {
+            return Err(RunError::Refused("an operator's own code must not wait for workers, among which is the one that it runs on; run what it needs before".into()));
+        }
         let came = Instant::now();
         let priority = ask.record.priority.load(Ordering::Relaxed);
         let queued = QueuedRequest::new(ask.batchable, self.follow, priority);
         if let Some(c) = ask.cancel {
             c.follow(&queued);
         }
-        let (id, mut wake) = {
-            let mut inner = self.inner();
-            let id = inner.next;
-            inner.next += 1;
-            inner.waiting.insert(id, queued.clone());
-            let request = Request {
-                id,
-                session: ask.record.id,
-                cost_s: ask.record.cost_s() * f64::from(ask.items),
-                items: ask.items,
-                shape: ask.shape,
-                deadline_s: ask.deadline_s,
-                // Where many come at once, they wait for the admission queue.
-                since_s: came.elapsed().as_secs_f64(),
-            };
-            self.step(&mut inner, Event::Arrive(request));
-            (id, wake(&inner.scheduler, ask.record.id, id))
-        };
+        let (id, mut wake) = self.enqueue(ask, &queued, came);
         let off = || ask.cancel.is_some_and(Cancel::is_cancelled);
         let mut outcome = queued.outcome(Some(Duration::ZERO), &|| true);
         if outcome.is_none() {
@@ -386,6 +372,43 @@ impl AdmissionQueue {
                 outcome = Some(self.wait(ask, id, &queued, &mut wake, &off));
             }
         }
+        let cancel = ask.cancel.map(Cancel::flag);
+        self.conclude(ask.record, queued, cancel, outcome)
+    }
+
+    /// Puts a request into the queue, which came at `came`: its number, and when the clock is to go on for it.
+    pub fn enqueue(
+        &self,
+        ask: &AdmissionRequest<'_>,
+        queued: &Arc<QueuedRequest>,
+        came: Instant,
+    ) -> (RequestId, Option<f64>) {
+        let mut inner = self.inner();
+        let id = inner.next;
+        inner.next += 1;
+        inner.waiting.insert(id, queued.clone());
+        let request = Request {
+            id,
+            session: ask.record.id,
+            cost_s: ask.record.cost_s() * f64::from(ask.items),
+            items: ask.items,
+            shape: ask.shape,
+            deadline_s: ask.deadline_s,
+            // Where many come at once, they wait for the admission queue.
+            since_s: came.elapsed().as_secs_f64(),
+        };
+        self.step(&mut inner, Event::Arrive(request));
+        (id, wake(&inner.scheduler, ask.record.id, id))
+    }
+
+    /// What follows from a request's outcome; `None`: it was given up. `cancel`: by this its run is called off.
+    pub fn conclude<'a>(
+        &'a self,
+        record: &SessionRecord,
+        queued: Arc<QueuedRequest>,
+        cancel: Option<&'a AtomicBool>,
+        outcome: Option<Outcome>,
+    ) -> Result<Admitted<'a>, RunError> {
         match outcome {
             Some(Outcome::Run {
                 run,
@@ -395,10 +418,10 @@ impl AdmissionQueue {
             }) => {
                 let guard = AdmissionGuard {
                     admission: self,
-                    session: ask.record.id,
-                    priority,
+                    session: record.id,
+                    priority: record.priority.load(Ordering::Relaxed),
                     run: Some((run, workers)),
-                    cancel: ask.cancel.map(Cancel::flag),
+                    cancel,
                     batch_cancel,
                     _queued: Some(queued),
                 };
@@ -407,11 +430,42 @@ impl AdmissionQueue {
             Some(Outcome::Done(Ok(outputs))) => Ok(Admitted::Ran(outputs)),
             Some(Outcome::Done(Err(e))) => Err(e),
             Some(Outcome::Refused(why)) => {
-                ask.record.stats.refuse();
+                record.stats.refuse();
                 Err(RunError::from(why))
             }
             _ => Err(RunError::Cancelled),
         }
+    }
+
+    /// Lets the clock go on for a request that no thread waits for: when that is to be done again, as long as
+    /// it waits.
+    pub fn tick(&self, session: SessionId, id: RequestId) -> Option<Instant> {
+        let mut inner = self.inner();
+        self.step(&mut inner, Event::Tick);
+        let waits = inner.waiting.contains_key(&id);
+        let at = waits
+            .then(|| wake(&inner.scheduler, session, id))
+            .flatten()?;
+        // A clock that rounds must not have it spin.
+        Some(self.instant(at.max(self.now() + 20e-6)))
+    }
+
+    /// The instant of a time of the scheduler's clock; far ones are cut to an hour from now.
+    pub fn instant(&self, at: f64) -> Instant {
+        let most = self.now() + 3600.0;
+        self.began + Duration::from_secs_f64(at.clamp(0.0, most))
+    }
+
+    /// Takes a request that was given up out of the queue; its outcome, where it has one already.
+    pub fn leave(&self, id: RequestId, queued: &QueuedRequest) -> Option<Outcome> {
+        let mut inner = self.inner();
+        self.step(&mut inner, Event::Cancel(id));
+        inner.waiting.remove(&id);
+        drop(inner);
+        // It may have been started in between; then its run is over here and now.
+        let outcome = queued.outcome(Some(Duration::ZERO), &|| true);
+        queued.put_inputs(None);
+        outcome
     }
 
     fn wait(
@@ -429,16 +483,10 @@ impl AdmissionQueue {
             if let Some(outcome) = queued.outcome(left, off) {
                 return outcome;
             }
-            let mut inner = self.inner();
             if off() {
-                self.step(&mut inner, Event::Cancel(id));
-                inner.waiting.remove(&id);
-                drop(inner);
-                // It may have been started in between; then its run is over here and now.
-                let outcome = queued.outcome(Some(Duration::ZERO), &|| true);
-                queued.put_inputs(None);
-                return outcome.unwrap_or(Outcome::InBatch);
+                return self.leave(id, queued).unwrap_or(Outcome::InBatch);
             }
+            let mut inner = self.inner();
             if wake.is_some_and(|at| at <= self.now()) {
                 self.step(&mut inner, Event::Tick);
             }

@@ -6,6 +6,7 @@ use crate::queued::BatchFollowers;
 use crate::session::Call;
 use crate::slot::RequestSlot;
 use crate::{RunError, Session, stack};
+use std::sync::Arc;
 use tensor::Tensor;
 
 /// Runs a request that is admitted.
@@ -26,6 +27,21 @@ impl Session {
         old: Vec<Tensor>,
         call: Call<'_>,
     ) -> Result<Vec<Tensor>, RunError> {
+        let ask = self.ask(inputs, call)?;
+        let put_inputs = || {
+            let given = inputs.iter().flatten();
+            given.map(|&t| Arc::new(t.clone())).collect()
+        };
+        let admitted = self.engine().admission.admit(&ask, put_inputs)?;
+        self.run_as_admitted(inputs, slot, old, admitted)
+    }
+
+    /// What a request asks of the admission queue.
+    pub(crate) fn ask<'a>(
+        &'a self,
+        inputs: &[Option<&Tensor>],
+        call: Call<'a>,
+    ) -> Result<AdmissionRequest<'a>, RunError> {
         let most = self.record.policy().batching.max_items;
         let items = if most > 1 && batch_symbol(self.program()).is_some() {
             // Wrong shapes are found before anybody else has to do with them.
@@ -36,7 +52,7 @@ impl Session {
             0
         };
         let joins = items > 0 && items < most as usize;
-        let ask = AdmissionRequest {
+        Ok(AdmissionRequest {
             record: &self.record,
             items: u32::try_from(items).unwrap_or(u32::MAX).max(1),
             shape: match joins {
@@ -46,9 +62,18 @@ impl Session {
             deadline_s: call.deadline.map(|d| d.as_secs_f64()),
             cancel: call.cancel,
             batchable: joins,
-        };
-        let put_inputs = || inputs.iter().flatten().map(|&t| t.clone()).collect();
-        match self.engine().admission.admit(&ask, put_inputs)? {
+        })
+    }
+
+    /// Runs an admitted request, in a batch or alone, where it was not run in another one's batch.
+    pub(crate) fn run_as_admitted(
+        &self,
+        inputs: &[Option<&Tensor>],
+        slot: &mut Option<RequestSlot>,
+        old: Vec<Tensor>,
+        admitted: Admitted<'_>,
+    ) -> Result<Vec<Tensor>, RunError> {
+        match admitted {
             Admitted::Ran(outputs) => Ok(outputs),
             Admitted::Runs(guard, followers) if followers.is_empty() => {
                 self.run_at(inputs, slot, old, None, None, guard.permit())
@@ -68,7 +93,7 @@ impl Session {
     ) -> Result<Vec<Tensor>, RunError> {
         let batch_inputs = followers.batch_inputs();
         let mut parts: Vec<Vec<&Tensor>> = vec![inputs.iter().flatten().copied().collect()];
-        parts.extend(batch_inputs.iter().map(|l| l.iter().collect()));
+        parts.extend((batch_inputs.iter()).map(|l| l.iter().map(|t| &**t).collect()));
         let extent = |t: &&Tensor| t.shape().first().copied().unwrap_or(0);
         let items: Vec<usize> = parts.iter().map(|p| p.first().map_or(0, extent)).collect();
         let outputs = self.join(&parts).and_then(|joined| {
@@ -91,7 +116,7 @@ impl Session {
                 // itself, so that the error finds its owner.
                 let own = run(inputs);
                 let each = batch_inputs.iter().map(|l| {
-                    let list: Vec<Option<&Tensor>> = l.iter().map(Some).collect();
+                    let list: Vec<Option<&Tensor>> = l.iter().map(|t| Some(&**t)).collect();
                     run(&list)
                 });
                 followers.each(each);

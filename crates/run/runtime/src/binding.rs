@@ -1,23 +1,24 @@
 //! Bound inputs and outputs of one caller, reused from request to request without allocation.
 use crate::slot::RequestSlot;
 use crate::{RunError, Session};
+use std::sync::Arc;
 use tensor::Tensor;
 
 /// Inputs and outputs that stay with one caller from request to request: names are resolved once,
 /// and a request of the same shapes as the one before allocates nothing.
 ///
-/// Made by [`Session::bind`]. Outputs are written where the last request's lay.
-pub struct Binding<'s> {
-    session: &'s Session,
+/// Made by [`Session::bind`]; it keeps the session alive. Outputs are written where the last request's lay.
+pub struct Binding {
+    session: Arc<Session>,
     inputs: Vec<Option<Tensor>>,
     outputs: Vec<Tensor>,
     slot: Option<RequestSlot>,
 }
 
-impl<'s> Binding<'s> {
-    pub(crate) fn new(session: &'s Session) -> Binding<'s> {
+impl Binding {
+    pub(crate) fn new(session: &Arc<Session>) -> Binding {
         Binding {
-            session,
+            session: session.clone(),
             inputs: session.program().inputs.iter().map(|_| None).collect(),
             outputs: Vec::new(),
             slot: None,
@@ -89,7 +90,7 @@ impl<'s> Binding<'s> {
     }
 }
 
-impl Drop for Binding<'_> {
+impl Drop for Binding {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
             self.session.give_back(slot);
@@ -99,7 +100,7 @@ impl Drop for Binding<'_> {
 
 impl Session {
     /// Inputs and outputs that stay with one caller from request to request.
-    pub fn bind(&self) -> Binding<'_> {
+    pub fn bind(self: &Arc<Session>) -> Binding {
         Binding::new(self)
     }
 }

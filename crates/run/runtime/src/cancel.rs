@@ -43,7 +43,10 @@ impl Cancel {
     pub(crate) fn follow(&self, queued: &Arc<QueuedRequest>) {
         {
             let mut w = self.waiting();
-            w.retain(|t| t.strong_count() > 0);
+            // Only before the list would grow: thousands may be in flight by one handle.
+            if w.len() == w.capacity() {
+                w.retain(|t| t.strong_count() > 0);
+            }
             w.push(Arc::downgrade(queued));
         }
         if self.is_cancelled() {

@@ -2,6 +2,7 @@
 //! (memory, load, decisions). Requests are run by `session`.
 use crate::SessionHandle;
 use crate::admission::AdmissionQueue;
+use crate::attendants::AttendantsHandle;
 use crate::background::BackgroundThread;
 use crate::record::SessionRecord;
 use crate::stats::SessionStats;
@@ -26,6 +27,8 @@ pub struct Engine {
     /// Nanoseconds.
     planning: AtomicU64,
     pub(crate) admission: AdmissionQueue,
+    /// The threads of requests that no caller waits for.
+    pub(crate) attendants: AttendantsHandle,
     programs: Mutex<Vec<(String, Weak<Program>)>>,
     handles: Mutex<Vec<Weak<SessionHandle>>>,
     /// Workers that requests may have at most.
@@ -118,6 +121,7 @@ impl Engine {
         let follow = device.target().gpu.is_none() && device.workers() >= all;
         Arc::new(Engine {
             admission: AdmissionQueue::new(workers.max(1), follow),
+            attendants: AttendantsHandle::default(),
             programs: Mutex::new(Vec::new()),
             handles: Mutex::new(Vec::new()),
             limit: AtomicU32::new(u32::MAX),

@@ -297,6 +297,7 @@ impl PlanSet {
         let before = self.current.swap(Some(epoch));
         if before.as_ref().is_none_or(|e| e.id != id) {
             self.version.fetch_add(1, Ordering::Release);
+            crate::spans::changed(&self.program.name, id);
         }
         before
     }
@@ -476,6 +477,8 @@ impl PlanSet {
         }
         let began = Instant::now();
         let dims = dims();
+        let again = self.made.load(Ordering::Relaxed) > 0;
+        let _span = crate::spans::plan(&self.program.name, &dims, again);
         let wide = self.widened(&dims);
         let wide = wide.map(|d| self.make(engine, &d, allotment, memory, WIDE_BYTES));
         let made = match wide {

@@ -3,6 +3,7 @@ use supervisor::admission::Refusal;
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunError {
     /// An input is missing.
     #[error("input '{name}' is missing; the model needs {needs}")]
@@ -91,8 +92,16 @@ pub enum RunError {
     #[error("the request was cancelled")]
     Cancelled,
     /// The thread that ran the request along with its own ended without an answer.
-    #[error("the request ran along with another one, whose thread panicked; send it again")]
+    #[error("the thread that ran the request panicked; send it again")]
     Abandoned,
+    /// No thread can be started for requests that nobody waits for.
+    #[error(
+        "no thread can be started to run the request ({why}); allow this process more threads, or run it on a thread of your own"
+    )]
+    Thread {
+        /// What the system says.
+        why: String,
+    },
     /// A stream has as many messages as it takes.
     #[error(
         "the stream has {pending} messages whose answers were not received; receive one before the next is sent, or allow it more"

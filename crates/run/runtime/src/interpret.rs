@@ -6,7 +6,7 @@ use crate::dims::{bind_inputs, shape_of};
 use crate::recycled::output;
 use crate::value::Value;
 use crate::{Engine, RunError};
-use device::{AlignedBytes, Executable, Permit, Recycler, Request, State};
+use device::{AlignedBytes, DeviceError, Executable, Permit, Recycler, Request, State};
 use layout::{DType, Dim, DimBox, Sym};
 use plan::{
     Allotment, Block, Item, ItemWork, PlanSegment, Program, Segment, SymbolOrigin, Timeline,
@@ -602,7 +602,16 @@ fn host(
         });
     }
     let refs: Vec<Option<&Tensor>> = tensors.iter().map(|t| t.as_deref()).collect();
-    let outs = ctx.engine.device().run_host(op, &refs)?;
+    let outs = ctx.engine.device().run_host(op, &refs);
+    let outs = outs.map_err(|e| match e {
+        // The device knows the operator alone.
+        DeviceError::Step { why, .. } => RunError::Device(DeviceError::Step {
+            step: item.name.clone(),
+            nodes: item.nodes.join(", "),
+            why,
+        }),
+        e => e.into(),
+    })?;
     for (&v, t) in outputs.iter().zip(&outs) {
         fits(program, v, t, item)?;
     }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod attendants;
 mod background;
 mod batched;
 mod batching;
@@ -21,6 +22,7 @@ mod handle;
 mod interpret;
 mod mask;
 mod options;
+mod pending;
 mod prewarm;
 mod queued;
 mod record;
@@ -30,6 +32,7 @@ mod session;
 mod shared;
 mod slab;
 mod slot;
+mod spans;
 mod special;
 mod stack;
 mod stats;
@@ -50,6 +53,7 @@ pub use engine::{Engine, Memory, SessionMemory, SessionView};
 pub use error::RunError;
 pub use handle::SessionHandle;
 pub use options::SessionOptions;
+pub use pending::RunFuture;
 pub use retention::{RETAINED_PACKED_FACTOR, RETAINED_PACKED_MIN};
 pub use session::{Call, Session};
 pub use special::{Bound, Specialise};

@@ -2,7 +2,7 @@
 //! the batch (the leader) and hands each follower its outputs. `admission` decides; this only waits and wakes.
 use crate::RunError;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use supervisor::admission::{Refusal, RunId};
 use tensor::Tensor;
@@ -27,10 +27,17 @@ pub(crate) enum Outcome {
     Done(Result<Vec<Tensor>, RunError>),
 }
 
+/// Whoever is told of a request that no caller's thread waits for. It is called while the admission queue is
+/// locked.
+pub(crate) trait Notified: Send + Sync {
+    /// Its outcome is there, or it was given up; `runs`: it is to be run.
+    fn notified(&self, runs: bool);
+}
+
 /// The inputs of a request that may become part of a batch.
 enum BatchInputs {
     Coming,
-    Here(Vec<Tensor>),
+    Here(Vec<Arc<Tensor>>),
     None,
 }
 
@@ -68,6 +75,9 @@ struct Wait {
 /// One waiting request.
 pub(crate) struct QueuedRequest {
     wait: Mutex<Wait>,
+    /// It was given up; for who runs it.
+    off: AtomicBool,
+    notified: Option<Weak<dyn Notified>>,
     /// Whether its caller continues on the processor of the thread that wakes it.
     follows: bool,
     priority: i32,
@@ -84,7 +94,32 @@ impl QueuedRequest {
     /// A new one; `batchable`: its caller will hand over its inputs; `follows`: its caller continues on the
     /// processor of the thread that lets it run.
     pub fn new(batchable: bool, follows: bool, priority: i32) -> Arc<QueuedRequest> {
-        Arc::new(QueuedRequest {
+        let inputs = match batchable {
+            true => BatchInputs::Coming,
+            false => BatchInputs::None,
+        };
+        Arc::new(QueuedRequest::of(inputs, follows, priority, None))
+    }
+
+    /// One that no caller's thread waits for: `notified` is told of it; `inputs`: where it may be batched.
+    pub fn unattended(
+        inputs: Option<Vec<Arc<Tensor>>>,
+        priority: i32,
+        notified: Weak<dyn Notified>,
+    ) -> Arc<QueuedRequest> {
+        let inputs = inputs.map_or(BatchInputs::None, BatchInputs::Here);
+        Arc::new(QueuedRequest::of(inputs, false, priority, Some(notified)))
+    }
+
+    fn of(
+        inputs: BatchInputs,
+        follows: bool,
+        priority: i32,
+        notified: Option<Weak<dyn Notified>>,
+    ) -> QueuedRequest {
+        QueuedRequest {
+            off: AtomicBool::new(false),
+            notified,
             wait: Mutex::new(Wait {
                 outcome: Outcome::Waiting,
                 off: false,
@@ -94,23 +129,34 @@ impl QueuedRequest {
             }),
             follows,
             priority,
-            batch_inputs: Mutex::new(match batchable {
-                true => BatchInputs::Coming,
-                false => BatchInputs::None,
-            }),
+            batch_inputs: Mutex::new(inputs),
             wakeup: Condvar::new(),
             inputs_ready: Condvar::new(),
-        })
+        }
+    }
+
+    fn notify(&self, runs: bool) {
+        if let Some(n) = self.notified.as_ref().and_then(Weak::upgrade) {
+            n.notified(runs);
+        }
+    }
+
+    /// Set once it was given up.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.off
     }
 
     /// Cancels it, and wakes its caller.
     pub fn give_up(&self) {
+        self.off.store(true, Ordering::SeqCst);
         let mut w = lock(&self.wait);
         if !w.off {
             w.off = true;
             w.batch_cancel.iter().for_each(|a| a.leave());
         }
         self.wakeup.notify_all();
+        drop(w);
+        self.notify(false);
     }
 
     /// It becomes part of a batch.
@@ -125,9 +171,13 @@ impl QueuedRequest {
     /// Sets its outcome; true where its caller sleeps and has to be woken.
     #[must_use = "its caller sleeps until it is woken"]
     pub fn decide(&self, outcome: Outcome) -> bool {
+        let runs = matches!(outcome, Outcome::Run { .. });
         let mut w = lock(&self.wait);
         w.outcome = outcome;
-        w.sleeps
+        let sleeps = w.sleeps;
+        drop(w);
+        self.notify(runs);
+        sleeps
     }
 
     /// How long its caller leaves the processor to the thread that wakes it, of priority `by`.
@@ -181,13 +231,13 @@ impl QueuedRequest {
     }
 
     /// Hands the inputs over, or says that there will be none.
-    pub fn put_inputs(&self, inputs: Option<Vec<Tensor>>) {
+    pub fn put_inputs(&self, inputs: Option<Vec<Arc<Tensor>>>) {
         *lock(&self.batch_inputs) = inputs.map_or(BatchInputs::None, BatchInputs::Here);
         self.inputs_ready.notify_all();
     }
 
     /// Waits for the inputs.
-    fn batch_inputs(&self) -> Option<Vec<Tensor>> {
+    fn batch_inputs(&self) -> Option<Vec<Arc<Tensor>>> {
         let mut l = lock(&self.batch_inputs);
         while matches!(*l, BatchInputs::Coming) {
             l = self
@@ -231,7 +281,7 @@ impl BatchFollowers {
     }
 
     /// Waits for the inputs of each follower; those without are cancelled and leave the batch.
-    pub fn batch_inputs(&mut self) -> Vec<Vec<Tensor>> {
+    pub fn batch_inputs(&mut self) -> Vec<Vec<Arc<Tensor>>> {
         let mut all = Vec::new();
         self.0.retain(|t| match t.batch_inputs() {
             Some(l) => {

@@ -42,17 +42,17 @@ const SHARED: usize = 256;
 /// only where the model's graph proves that items of such a batch do not influence each other; a box with a
 /// batch of the message's own size keeps streams apart in any case.
 ///
-/// Dropping a stream frees its state.
-pub struct Stream<'a> {
-    session: &'a Session,
+/// It keeps its session alive. Dropping a stream frees its state.
+pub struct Stream {
+    session: Arc<Session>,
     entry: u64,
     setup: Arc<StreamSetup>,
     capacity: usize,
     linger: Duration,
 }
 
-impl<'a> Stream<'a> {
-    pub(crate) fn new(session: &'a Session, dims: &DimBox) -> Result<Stream<'a>, RunError> {
+impl Stream {
+    pub(crate) fn new(session: &Arc<Session>, dims: &DimBox) -> Result<Stream, RunError> {
         let program = session.program();
         let grows = |p: &StatePair| {
             let shape = |v: u32| &program.value(v).shape;
@@ -136,7 +136,7 @@ impl<'a> Stream<'a> {
             state: Some(state),
         });
         Ok(Stream {
-            session,
+            session: session.clone(),
             entry,
             setup,
             capacity: STREAM_CAPACITY,
@@ -146,7 +146,7 @@ impl<'a> Stream<'a> {
 
     /// The same stream, with at most so many messages whose answers were not received (at least 1).
     #[must_use]
-    pub fn with_capacity(mut self, messages: usize) -> Stream<'a> {
+    pub fn with_capacity(mut self, messages: usize) -> Stream {
         self.capacity = messages.max(1);
         self
     }
@@ -155,7 +155,7 @@ impl<'a> Stream<'a> {
     /// with, before they are run all the same (1 ms where nothing is said). With [`Duration::MAX`] nothing is
     /// run unless somebody receives it or asks for it.
     #[must_use]
-    pub fn with_linger(mut self, linger: Duration) -> Stream<'a> {
+    pub fn with_linger(mut self, linger: Duration) -> Stream {
         self.linger = linger;
         self
     }
@@ -169,7 +169,7 @@ impl<'a> Stream<'a> {
     ///
     /// # Errors
     /// No such input, or caches that cannot be filled up; messages were sent.
-    pub fn with_mask(mut self, input: &str) -> Result<Stream<'a>, RunError> {
+    pub fn with_mask(mut self, input: &str) -> Result<Stream, RunError> {
         let mask = Mask::of(self.session.program(), &self.setup, input)?;
         let setup = StreamSetup {
             mask: Some(mask),
@@ -476,7 +476,7 @@ impl<'a> Stream<'a> {
             }
             if works && let Some(batch) = queues.take_batch(&mut table, self.entry) {
                 drop(table);
-                batch.run(self.session);
+                batch.run(&self.session);
                 table = queues.table();
                 continue;
             }
@@ -513,7 +513,7 @@ impl<'a> Stream<'a> {
     }
 }
 
-impl Drop for Stream<'_> {
+impl Drop for Stream {
     fn drop(&mut self) {
         let entry = self.session.streams.table().all.remove(&self.entry);
         // Outside the lock: freeing a large state takes a while.
@@ -527,7 +527,7 @@ impl Session {
     ///
     /// # Errors
     /// State that grows, and a dim without a range.
-    pub fn stream(&self, dims: &DimBox) -> Result<Stream<'_>, RunError> {
+    pub fn stream(self: &Arc<Session>, dims: &DimBox) -> Result<Stream, RunError> {
         Stream::new(self, dims)
     }
 }

@@ -16,7 +16,7 @@ mod tables;
 mod unified;
 
 pub use buffer::AlignedBytes;
-pub use error::DeviceError;
+pub use error::{DeviceError, PlanErrorText};
 pub use host_part::{HostMemory, HostPart, HostView, host_block, is_road};
 pub use pages::Guard;
 #[cfg(target_os = "linux")]

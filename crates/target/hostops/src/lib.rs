@@ -12,6 +12,7 @@ mod args;
 mod core;
 mod data;
 mod error;
+mod native;
 mod ops;
 mod prepared;
 mod reasons;
@@ -35,6 +36,9 @@ pub fn run(
     attrs: &Attrs,
     inputs: &[Option<&Tensor>],
 ) -> Result<Vec<Tensor>, HostError> {
+    if let Some(native) = native::code(attrs) {
+        return native::run(native, attrs, inputs);
+    }
     let f = ops::TABLE
         .binary_search_by(|(n, _)| (*n).cmp(name))
         .map(|i| ops::TABLE[i].1)

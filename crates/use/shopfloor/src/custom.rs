@@ -72,13 +72,15 @@ impl CustomOp for Operator {
         };
         Ok(CustomLowered {
             op: graph::Op::Kernel(spec),
-            outputs: called.outputs,
+            outputs: (called.outputs.into_iter())
+                .map(|(name, dtype, dims)| (name, dtype, dims.into_iter().map(Some).collect()))
+                .collect(),
             equal: called.equal,
         })
     }
 }
 
-/// Kernels by domain and name, for import.
+/// Kernels and operators of the caller's by domain and name, for import.
 pub(crate) fn operators(options: &ModelOptions) -> Result<CustomOps, Error> {
     let mut all = CustomOps::new();
     for ((domain, name), text) in &options.kernels {
@@ -91,6 +93,14 @@ pub(crate) fn operators(options: &ModelOptions) -> Result<CustomOps, Error> {
             dims: options.dims.clone(),
         };
         all.insert((domain.clone(), name.clone()), Arc::new(operator));
+    }
+    for (key, operator) in &options.operators {
+        if all
+            .insert(key.clone(), Arc::new(operator.clone()))
+            .is_some()
+        {
+            return Err(crate::operator::twice(&key.0, &key.1));
+        }
     }
     Ok(all)
 }
@@ -263,6 +273,7 @@ impl Model {
         shapes: &[(&str, Vec<Dim>)],
         options: &ModelOptions,
     ) -> Result<Model, Error> {
+        crate::model::check_ranges(&options.dims)?;
         let declared = Template::parse(text)?.with(&BTreeMap::new())?;
         declared.kernel.verify()?;
         how(&declared).map_err(Error::Usage)?;

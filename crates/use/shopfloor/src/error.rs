@@ -56,7 +56,69 @@ pub enum Error {
     Internal(Cause),
 }
 
+/// What an error is about, for programs that decide by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The bytes of the model are no well-formed ONNX message.
+    Damaged,
+    /// The model has operators that are not covered.
+    Unsupported,
+    /// The model contradicts itself, or cannot be planned.
+    Model,
+    /// The inputs of a request do not fit the model: names, types, sizes.
+    Input,
+    /// A request was refused: the queue is full, or its deadline cannot be kept.
+    Refused,
+    /// A request was given up by its caller.
+    Cancelled,
+    /// A request failed while it ran.
+    Failed,
+    /// A device cannot be used.
+    Device,
+    /// A file cannot be read or written.
+    Io,
+    /// Another value given by the caller is wrong.
+    Usage,
+    /// A fault of this library.
+    Internal,
+}
+
+fn kind_of_run(e: &RunError) -> ErrorKind {
+    match e {
+        RunError::Missing { .. }
+        | RunError::Unknown { .. }
+        | RunError::Type { .. }
+        | RunError::Shape { .. }
+        | RunError::Dim { .. }
+        | RunError::Sizes(_)
+        | RunError::Assumed { .. } => ErrorKind::Input,
+        RunError::Overloaded { .. }
+        | RunError::Late { .. }
+        | RunError::Draining
+        | RunError::StreamFull { .. }
+        | RunError::Refused(_) => ErrorKind::Refused,
+        RunError::Cancelled => ErrorKind::Cancelled,
+        _ => ErrorKind::Failed,
+    }
+}
+
 impl Error {
+    /// What it is about.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Model(_) if self.is_damaged() => ErrorKind::Damaged,
+            Error::Model(_) if self.is_unsupported() => ErrorKind::Unsupported,
+            Error::Model(_) if self.is_io() => ErrorKind::Io,
+            Error::Model(_) | Error::Plan(_) => ErrorKind::Model,
+            Error::Run(e) => kind_of_run(e),
+            Error::Device(_) => ErrorKind::Device,
+            Error::Io { .. } => ErrorKind::Io,
+            Error::Internal(_) => ErrorKind::Internal,
+            _ => ErrorKind::Usage,
+        }
+    }
+
     /// An error of another crate.
     pub fn other(e: impl std::error::Error + Send + Sync + 'static) -> Error {
         Error::Other(Box::new(e))
@@ -74,6 +136,12 @@ impl Error {
             e,
             Some(onnx::ImportError::File(onnx::Error::Malformed { .. }))
         )
+    }
+
+    /// Whether a file of the model cannot be read.
+    fn is_io(&self) -> bool {
+        let e = self.import();
+        matches!(e, Some(onnx::ImportError::File(onnx::Error::File { .. })))
     }
 
     fn import(&self) -> Option<&onnx::ImportError> {

@@ -5,12 +5,10 @@ use plan::Planner;
 use runtime::Engine;
 use std::sync::Arc;
 
-/// An engine on the device named `on`: `cuda`, `cuda:N` or `emulated:NAME`, of which `which` is what
-/// stands behind the colon.
+/// An engine on an NVIDIA GPU, real or emulated.
 #[cfg(feature = "cuda")]
 pub(crate) fn engine(
-    on: &str,
-    which: Option<&str>,
+    on: &crate::Device,
     (threads, isa): (Option<usize>, Option<crate::Isa>),
     machine: Option<Machine>,
     (streaming, launch, cut): (bool, Option<Launch>, bool),
@@ -20,9 +18,10 @@ pub(crate) fn engine(
         launch,
         ..cuda::CudaOptions::default()
     };
-    let device = match on.starts_with("emulated") {
-        true => emulated(which.unwrap_or("a100"), machine, options)?,
-        false => real(which, machine, options)?,
+    let device = match on {
+        crate::Device::Emulated { gpu } => emulated(gpu, machine, options)?,
+        crate::Device::Cuda { index } => real(*index, machine, options)?,
+        other => return Err(failed(&other.to_string(), "it is no NVIDIA GPU")),
     };
     engine_of(device, threads, isa, cut)
 }
@@ -196,23 +195,15 @@ fn bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// GPU `which` of this machine's driver, the first when not said, planned for as the catalog describes
-/// it, or as the nearest of the catalog with its own size.
+/// GPU number `ordinal` of this machine's driver, planned for as the catalog describes it, or as the nearest of the
+/// catalog with its own size.
 #[cfg(feature = "cuda")]
 fn real(
-    which: Option<&str>,
+    ordinal: u32,
     machine: Option<Machine>,
     options: cuda::CudaOptions,
 ) -> Result<cuda::CudaDevice, Error> {
     use cuda::Driver;
-    let ordinal: u32 = match which.map(str::parse) {
-        None => 0,
-        Some(Ok(n)) => n,
-        Some(Err(_)) => {
-            let why = "give the GPU's number, such as cuda:0";
-            return Err(failed(&format!("cuda:{}", which.unwrap_or_default()), why));
-        }
-    };
     let on = format!("cuda:{ordinal}");
     let driver = cuda::Nvidia::load().map_err(|e| failed(&on, e))?;
     let all = driver.devices().map_err(|e| failed(&on, e))?;
@@ -244,8 +235,7 @@ fn described(info: &cuda::DeviceInfo) -> Result<Machine, Error> {
 
 #[cfg(not(feature = "cuda"))]
 pub(crate) fn engine(
-    on: &str,
-    _: Option<&str>,
+    on: &crate::Device,
     _: (Option<usize>, Option<crate::Isa>),
     _: Option<Machine>,
     _: (bool, Option<Launch>, bool),

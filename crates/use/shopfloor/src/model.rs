@@ -1,7 +1,7 @@
 //! Models: an ONNX file read, rewritten and made a program, or taken from the cache. Sessions run it
 //! (`session`).
 use crate::cache::program as kept;
-use crate::{Cache, Error};
+use crate::{Cache, Error, Operator};
 use graph::Graph;
 use layout::{Dim, DimBox};
 use plan::{Program, Why};
@@ -43,6 +43,8 @@ pub struct ModelOptions {
     pub late: BTreeMap<String, i64>,
     /// Kernels of one's own for operators: their texts by domain (empty: ONNX's own) and name.
     pub kernels: BTreeMap<(String, String), String>,
+    /// Operators whose code is a closure, by domain (empty: ONNX's own) and name.
+    pub operators: BTreeMap<(String, String), Operator>,
 }
 
 impl ModelOptions {
@@ -55,6 +57,13 @@ impl ModelOptions {
         let domain = if domain == "ai.onnx" { "" } else { domain };
         self.kernels
             .insert((domain.into(), name.into()), text.into());
+        self
+    }
+
+    /// Nodes of this operator run its code; see [`Operator`].
+    #[must_use]
+    pub fn with_operator(mut self, operator: Operator) -> ModelOptions {
+        self.operators.insert(operator.key(), operator);
         self
     }
 
@@ -112,6 +121,23 @@ fn name_of(path: &Path) -> String {
     }
 }
 
+/// The largest size that a range may reach: with larger ones products of sizes would leave 64 bits.
+const LARGEST: i64 = 1 << 40;
+
+/// Whether these are ranges of sizes.
+pub(crate) fn check_ranges(dims: &DimBox) -> Result<(), Error> {
+    let wrong = dims
+        .iter()
+        .find(|(_, r)| r.lo < 0 || r.lo > r.hi || r.hi > LARGEST);
+    match wrong {
+        Some((name, r)) => Err(Error::Usage(format!(
+            "dimension '{name}' cannot range from {} to {}; give a range of sizes, of {LARGEST} at most",
+            r.lo, r.hi
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn bound(name: &str, options: &ModelOptions) -> String {
     format!("{name} {options:?}")
 }
@@ -137,6 +163,9 @@ impl Model {
         cache: Option<&Cache>,
     ) -> Result<Model, Error> {
         let path = path.as_ref();
+        check_ranges(&options.dims)?;
+        // A closure is neither kept nor compared with one of another process.
+        let cache = cache.filter(|_| options.operators.is_empty());
         let text = bound(&name_of(path), options);
         if let Some(c) = cache
             && let Some((program, report)) = kept::find(c, path, &text)
@@ -152,6 +181,7 @@ impl Model {
                 kernel: false,
             });
         }
+        let _span = crate::spans::load(path);
         let file = onnx::ModelFile::open(path).map_err(onnx::ImportError::from)?;
         let model = Model::of_file(&file, path, options)?;
         if let Some(c) = cache {
@@ -178,6 +208,8 @@ impl Model {
     }
 
     fn from_shared(path: &Path, bytes: Bytes, options: &ModelOptions) -> Result<Model, Error> {
+        check_ranges(&options.dims)?;
+        let _span = crate::spans::load(path);
         let file = onnx::ModelFile::from_memory(bytes.clone(), None);
         let file = file.map_err(onnx::ImportError::from)?;
         let mut model = Model::of_file(&file, path, options)?;

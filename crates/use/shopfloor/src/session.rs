@@ -1,153 +1,21 @@
-//! Sessions of the facade: builders, engines for devices by name, and requests. The work is done by
-//! `runtime::Session`.
+//! Sessions of the facade: builders and requests. The work is done by `runtime::Session`.
+use crate::devices::engine_for;
 use crate::{Cache, Error, Launch, Model, ModelOptions, Outputs, SuperviseOptions, Supervision};
-use cpu::CpuDevice;
 use cpu::isa::Isa;
-use device::{Device, UnifiedBuffer};
+use device::UnifiedBuffer;
 use layout::{Dim, DimBox};
 use machine::Machine;
 use onnx::{Metadata, Port};
 use plan::division::Division;
 use plan::{Allotment, Goal, Plan, Timeline};
 use runtime::{Batching, Binding, Call, Engine, Stream};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use supervisor::supervise::Mode;
 use tensor::Tensor;
-
-/// An engine on this machine's CPU.
-///
-/// `threads`: workers, the calling thread included (default: the cores this process may use);
-/// `isa`: instruction set (default: the best there is); `machine`: description to plan for
-/// (default: the present one, calibrated if a calibration is stored).
-///
-/// # Errors
-/// The instruction set is not there, or threads cannot be started.
-pub fn default_engine(
-    threads: Option<usize>,
-    isa: Option<Isa>,
-    machine: Option<Machine>,
-) -> Result<Arc<Engine>, Error> {
-    let device = CpuDevice::new(cpu::CpuOptions {
-        threads,
-        isa,
-        machine,
-        ..Default::default()
-    })?;
-    let planner = planner::Planner::new(
-        vec![(device.machine().clone(), device.target().clone())],
-        planner::PlanOptions::default(),
-    );
-    Ok(Engine::new(Arc::new(device), Arc::new(planner)))
-}
-
-/// An engine on the device named `on`: `cpu`, or `wgpu` or `wgpu:ADAPTER` for a GPU through WebGPU
-/// (the first whose name contains ADAPTER), or `cuda` or `cuda:N` for an NVIDIA GPU, or `emulated:a100`,
-/// `emulated:h100` or `emulated:t4` for one that is emulated; or `cpu+` and one of the GPUs, which share
-/// a plan out by predicted time, copies between them included. The other arguments are as for
-/// [`default_engine`] and matter to a CPU only, but for `machine`.
-///
-/// # Errors
-/// No such device, or one that this build leaves out.
-pub fn engine_on(
-    on: &str,
-    threads: Option<usize>,
-    isa: Option<Isa>,
-    machine: Option<Machine>,
-) -> Result<Arc<Engine>, Error> {
-    engine_for(on, (threads, isa), machine, true, None)
-}
-
-/// [`engine_on`], streaming weights to GPUs that they do not fit or not, and launching steps as `launch` says,
-/// if it does.
-fn engine_for(
-    on: &str,
-    (threads, isa): (Option<usize>, Option<Isa>),
-    machine: Option<Machine>,
-    streaming: bool,
-    launch: Option<Launch>,
-) -> Result<Arc<Engine>, Error> {
-    let parts: Vec<&str> = on.split('+').collect();
-    let (cut, on) = match parts[..] {
-        [_] => (false, on),
-        ["cpu", gpu] | [gpu, "cpu"] if gpu != "cpu" => (true, gpu),
-        _ => {
-            return Err(Error::Usage(format!(
-                "'{on}' is no pair of devices; give the CPU and one GPU, such as cpu+cuda or cpu+wgpu"
-            )));
-        }
-    };
-    let (kind, which) = match on.split_once(':') {
-        Some((k, w)) => (k, Some(w)),
-        None => (on, None),
-    };
-    let nvidia = matches!(kind, "cuda" | "emulated");
-    if let (Some(launch), "cpu" | "wgpu") = (launch, kind)
-        && launch != Launch::Steps
-    {
-        return Err(Error::Usage(format!(
-            "'{on}' cannot launch by {launch}; launch its steps, or name an NVIDIA GPU such as cuda or emulated:a100"
-        )));
-    }
-    match (kind, which) {
-        ("cpu", None) => default_engine(threads, isa, machine),
-        ("wgpu", which) => webgpu_engine(which, (threads, isa), machine, cut),
-        (_, which) if nvidia => {
-            let how = (streaming, launch, cut);
-            crate::gpu::engine(on, which, (threads, isa), machine, how)
-        }
-        _ if Machine::load(on).is_ok() => Err(Error::Usage(format!(
-            "'{on}' is a machine that is planned for and no device that runs; plan for it, or run on cpu, cuda, wgpu or emulated:a100"
-        ))),
-        _ => Err(Error::Usage(format!(
-            "there is no device '{on}'; use cpu, wgpu, wgpu:ADAPTER, cuda, cuda:N, emulated:a100, or two such as cpu+cuda"
-        ))),
-    }
-}
-
-#[cfg(feature = "webgpu")]
-fn webgpu_engine(
-    adapter: Option<&str>,
-    (threads, isa): (Option<usize>, Option<Isa>),
-    machine: Option<Machine>,
-    cut: bool,
-) -> Result<Arc<Engine>, Error> {
-    let host: Arc<dyn Device> = Arc::new(CpuDevice::new(cpu::CpuOptions {
-        threads,
-        isa,
-        machine: None,
-        ..Default::default()
-    })?);
-    let device = webgpu::WebGpuDevice::open(adapter)?.with_host(host.clone());
-    let machine = machine.unwrap_or_else(|| device.machine().clone());
-    if cut {
-        let planner = crate::pair::SplitPlanner::new(&*host, &device, machine);
-        return Ok(Engine::new(Arc::new(device), Arc::new(planner)));
-    }
-    // What the GPU has no form for runs on the host, with copies between.
-    let planner = planner::Planner::new(
-        vec![
-            (host.machine().clone(), host.target().clone()),
-            (machine, device.target().clone()),
-        ],
-        planner::PlanOptions::default(),
-    );
-    Ok(Engine::new(Arc::new(device), Arc::new(planner)))
-}
-
-#[cfg(not(feature = "webgpu"))]
-fn webgpu_engine(
-    _: Option<&str>,
-    _: (Option<usize>, Option<Isa>),
-    _: Option<Machine>,
-    _: bool,
-) -> Result<Arc<Engine>, Error> {
-    Err(Error::Usage(
-        "this build has no wgpu; build it with `--features webgpu`".into(),
-    ))
-}
 
 /// How a session is made.
 #[derive(Clone, Default)]
@@ -181,11 +49,11 @@ impl SessionBuilder {
         self
     }
 
-    /// Runs on this device, as [`engine_on`] names them; the CPU when not said. Ignored with
-    /// [`SessionBuilder::with_engine`].
+    /// Runs on this device, a [`crate::Device`] or a name as [`crate::engine_on`] takes them; the CPU when not said.
+    /// Ignored with [`SessionBuilder::with_engine`].
     #[must_use]
-    pub fn with_device(mut self, on: &str) -> Self {
-        self.on = Some(on.into());
+    pub fn with_device(mut self, on: impl ToString) -> Self {
+        self.on = Some(on.to_string());
         self
     }
 
@@ -275,6 +143,13 @@ impl SessionBuilder {
     #[must_use]
     pub fn with_kernel(mut self, domain: &str, name: &str, text: &str) -> Self {
         self.options = self.options.with_kernel(domain, name, text);
+        self
+    }
+
+    /// Nodes of this operator run its code; see [`crate::Operator`].
+    #[must_use]
+    pub fn with_operator(mut self, operator: crate::Operator) -> Self {
+        self.options = self.options.with_operator(operator);
         self
     }
 
@@ -385,7 +260,7 @@ impl SessionBuilder {
     /// The engine that sessions run on: the one given, or a new one.
     ///
     /// # Errors
-    /// As [`engine_on`].
+    /// As [`crate::engine_on`].
     pub fn engine(&self) -> Result<Arc<Engine>, Error> {
         match &self.engine {
             Some(e) => Ok(e.clone()),
@@ -408,7 +283,7 @@ impl SessionBuilder {
     /// Reads the model at `path` and makes it ready.
     ///
     /// # Errors
-    /// As [`Model::open`] and [`default_engine`].
+    /// As [`Model::open`] and [`crate::default_engine`].
     pub fn commit_from_file(self, path: impl AsRef<Path>) -> Result<Session, Error> {
         let model = Model::open_with(path, &self.options, self.cache.as_ref())?;
         self.commit(model)
@@ -417,7 +292,7 @@ impl SessionBuilder {
     /// Reads a model that lies in memory and makes it ready; see [`Model::from_memory`].
     ///
     /// # Errors
-    /// As [`Model::open`] and [`default_engine`].
+    /// As [`Model::open`] and [`crate::default_engine`].
     pub fn commit_from_memory(
         self,
         bytes: impl AsRef<[u8]> + Send + Sync + 'static,
@@ -429,7 +304,7 @@ impl SessionBuilder {
     /// Makes a model that was read before ready.
     ///
     /// # Errors
-    /// As [`default_engine`].
+    /// As [`crate::default_engine`].
     pub fn commit(mut self, mut model: Model) -> Result<Session, Error> {
         let engine = self.engine()?;
         let given = self.workers.is_some() || self.batching.is_some();
@@ -452,6 +327,10 @@ impl SessionBuilder {
             Some(_) => vec![],
         };
         let defaults = runtime::SessionOptions::default();
+        let keeps = self
+            .cache
+            .as_ref()
+            .filter(|_| model.options().operators.is_empty());
         let mut dims = model.dims().clone();
         if let (Some(b), Some(name)) = (
             self.batching,
@@ -480,7 +359,7 @@ impl SessionBuilder {
             pinned: self.deterministic,
             special: crate::special::Source::of(&model, self.cache.clone())
                 .map(|s| Arc::new(s) as Arc<dyn runtime::Specialise>),
-            store: self.cache.as_ref().and_then(|c| {
+            store: keeps.and_then(|c| {
                 let device = engine.device();
                 let (target, machine) = (&device.target().name, device.machine().hash_hex());
                 let planner = engine.planner().setting();
@@ -565,15 +444,41 @@ impl Session {
     }
 
     /// Runs one request. Each input is dense, row-major, of the model's dtype and of a shape that
-    /// fits the model's; dims that no earlier request had are planned first.
+    /// fits the model's; dims that no earlier request had are planned first. An input without a name is the one at
+    /// its place among [`Session::inputs`].
     ///
     /// # Errors
     /// Inputs missing, unknown, or of the wrong dtype or shape; more requests than the queue
     /// holds; an index out of range in the model.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Outputs, Error> {
+        let _span = crate::spans::run(self.inner.name());
+        let inputs = &*self.placed(inputs)?;
         self.giving(inputs, |s| {
             s.named(s.inner.run_tensors(inputs, None, None)?)
         })
+    }
+
+    /// The inputs with the names of those that have none.
+    fn placed<'i>(
+        &'i self,
+        inputs: &'i [(&'i str, &'i Tensor)],
+    ) -> Result<Cow<'i, [(&'i str, &'i Tensor)]>, Error> {
+        if inputs.iter().all(|(name, _)| !name.is_empty()) {
+            return Ok(Cow::Borrowed(inputs));
+        }
+        let mut ports = self.inputs();
+        let named = inputs.iter().enumerate().map(|(at, (name, t))| {
+            let port = ports.next().map(|p| p.name.as_str());
+            match (name.is_empty(), port) {
+                (false, _) => Ok((*name, *t)),
+                (true, Some(name)) => Ok((name, *t)),
+                (true, None) => Err(Error::Usage(format!(
+                    "input {at} has no name, and the model has {} inputs; give no more",
+                    self.inputs().count()
+                ))),
+            }
+        });
+        Ok(Cow::Owned(named.collect::<Result<_, _>>()?))
     }
 
     /// Runs `f` on the session for requests that give what `inputs` gives: this one, unless initialisers
@@ -587,30 +492,45 @@ impl Session {
         if !matches!(out, Err(Error::Run(runtime::RunError::Unknown { .. }))) {
             return out;
         }
+        match self.session_giving(inputs.iter().map(|(name, _)| *name))? {
+            Some(s) => f(&s),
+            None => out,
+        }
+    }
+
+    /// The session for requests that give these inputs, where initialisers that are inputs too are among them
+    /// and this one is not it.
+    pub(crate) fn session_giving<'n>(
+        &self,
+        names: impl Iterator<Item = &'n str>,
+    ) -> Result<Option<Arc<Session>>, Error> {
         let overridable = &self.model.report().overridable;
-        let given: BTreeSet<String> = inputs
-            .iter()
-            .filter(|(name, _)| overridable.iter().any(|o| o == name))
-            .map(|(name, _)| name.to_string())
+        if overridable.is_empty() {
+            return Ok(None);
+        }
+        let given: BTreeSet<String> = names
+            .filter(|name| overridable.iter().any(|o| o == name))
+            .map(ToString::to_string)
             .collect();
         if given.is_subset(&self.model.options().given) {
-            return out;
+            return Ok(None);
         }
         let mut all = self.giving.lock().unwrap_or_else(PoisonError::into_inner);
-        let session = match all.get(&given) {
-            Some(s) => s.clone(),
-            None => {
-                let mut builder = self.builder.clone();
-                builder.options = self.model.options().clone();
-                builder.options.given.extend(given.iter().cloned());
-                let model = self.model.again(&builder.options, self.cache.as_ref())?;
-                let made = Arc::new(builder.commit(model)?);
-                all.insert(given, made.clone());
-                made
-            }
-        };
-        drop(all);
-        f(&session)
+        if let Some(s) = all.get(&given) {
+            return Ok(Some(s.clone()));
+        }
+        let mut builder = self.builder.clone();
+        builder.options = self.model.options().clone();
+        builder.options.given.extend(given.iter().cloned());
+        let model = self.model.again(&builder.options, self.cache.as_ref())?;
+        let made = Arc::new(builder.commit(model)?);
+        all.insert(given, made.clone());
+        Ok(Some(made))
+    }
+
+    /// The runtime's session, to be held.
+    pub(crate) fn shared(&self) -> &Arc<runtime::Session> {
+        &self.inner
     }
 
     /// Runs one request that can be given up by `cancel`, or that must be done in time.
@@ -618,6 +538,8 @@ impl Session {
     /// # Errors
     /// As [`Session::run`]; the request was cancelled, or is refused because it cannot be done in time.
     pub fn run_call(&self, inputs: &[(&str, &Tensor)], call: Call<'_>) -> Result<Outputs, Error> {
+        let _span = crate::spans::run(self.inner.name());
+        let inputs = &*self.placed(inputs)?;
         self.giving(inputs, |s| s.named(s.inner.run_call(inputs, call)?))
     }
 
@@ -676,7 +598,7 @@ impl Session {
 
     /// Inputs and outputs that stay with one caller from request to request: names are resolved
     /// once, and a request of the same shapes as the one before allocates nothing.
-    pub fn bind(&self) -> Binding<'_> {
+    pub fn bind(&self) -> Binding {
         self.inner.bind()
     }
 
@@ -693,6 +615,7 @@ impl Session {
     /// # Errors
     /// A dim without a range, or sizes that do not fit.
     pub fn plan(&self, dims: &DimBox) -> Result<Plan, Error> {
+        crate::model::check_ranges(dims)?;
         Ok(Plan {
             launch: self.builder.launch,
             ..self.inner.plan(dims)?
@@ -712,7 +635,8 @@ impl Session {
     ///
     /// # Errors
     /// State that grows, and a dim without a range.
-    pub fn stream(&self, dims: &DimBox) -> Result<Stream<'_>, Error> {
+    pub fn stream(&self, dims: &DimBox) -> Result<Stream, Error> {
+        crate::model::check_ranges(dims)?;
         Ok(self.inner.stream(dims)?)
     }
 }

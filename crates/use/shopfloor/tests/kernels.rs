@@ -1,7 +1,7 @@
 //! Kernels as text: those written by hand run, and bad ones are refused.
 use shopfloor::{DType, Dim, DimBox, Model, ModelOptions, Session, Tensor, inputs};
 
-const MEAN: &str = "
+pub const MEAN: &str = "
     kernel window_mean (row)
     space  s: sensors  w: window
     read   x f32 = s*(window) + w*(1)

@@ -131,7 +131,7 @@ fn near(got: &[f32], want: &[f32]) {
 }
 
 /// A stream whose messages are run by those alone who receive them.
-fn held<'s>(session: &'s Session, dims: &DimBox) -> Stream<'s> {
+fn held(session: &Session, dims: &DimBox) -> Stream {
     session.stream(dims).unwrap().with_linger(Duration::MAX)
 }
 

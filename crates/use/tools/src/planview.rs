@@ -20,6 +20,45 @@ pub struct Fallback {
     pub reason: String,
 }
 
+/// The plan of `session`, which runs on `device`, for sizes by dimension, and what there is to show of it. A dimension
+/// that is not asked for has its range, or the size that [`shopfloor::inputs::sizes`] takes.
+///
+/// # Errors
+/// A dimension that the model does not have; what cannot be planned.
+pub fn of_sizes(
+    session: &Session,
+    device: &str,
+    asked: &BTreeMap<String, i64>,
+) -> Result<(Plan, PlanView), Error> {
+    let (mut sizes, _) = shopfloor::inputs::sizes(session.model());
+    for (name, &n) in asked {
+        match sizes.get_mut(name) {
+            Some(size) => *size = n,
+            None => {
+                let all: Vec<&str> = sizes.keys().map(String::as_str).collect();
+                let has = match all.is_empty() {
+                    true => "all sizes of the model are numbers".into(),
+                    false => format!("its dimensions are {}", all.join(", ")),
+                };
+                return Err(Error::Usage(format!(
+                    "the model has no dimension '{name}' to give a size; {has}"
+                )));
+            }
+        }
+    }
+    let mut dims = DimBox::new();
+    for (name, n) in sizes {
+        match (session.model().dims().get(&name), asked.get(&name)) {
+            (Some(r), None) => dims.insert(name.as_str(), r.lo, r.hi),
+            _ => dims.insert(name.as_str(), n, n),
+        }
+    }
+    let plan = session.plan(&dims)?;
+    let mut view = view(session, &plan);
+    view.device = Some(device.into());
+    Ok((plan, view))
+}
+
 /// What there is to show of `plan`; at most as many requests run at once as the session allows.
 pub fn view(session: &Session, plan: &Plan) -> PlanView {
     let runtime = session.runtime();

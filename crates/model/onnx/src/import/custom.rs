@@ -21,8 +21,8 @@ pub struct CustomNode {
 pub struct CustomLowered {
     /// The core op, on the node's inputs.
     pub op: Op,
-    /// Name, type and shape of each output.
-    pub outputs: Vec<(String, DType, Vec<Dim>)>,
+    /// Name, type and shape of each output; a dimension that only the data gives is `None`.
+    pub outputs: Vec<(String, DType, Vec<Option<Dim>>)>,
     /// Extents that a request's must be equal in.
     pub equal: Vec<(Dim, Dim)>,
 }

@@ -164,7 +164,7 @@ impl<'m> Ctx<'m> {
         }
         let names: Vec<String> = (0..lowered.outputs.len()).map(|i| n.name(i)).collect();
         let outputs: Vec<(&str, DType, Vec<Option<Dim>>)> = (lowered.outputs.iter().zip(&names))
-            .map(|((_, d, s), name)| (name.as_str(), *d, s.iter().cloned().map(Some).collect()))
+            .map(|((_, d, s), name)| (name.as_str(), *d, s.clone()))
             .collect();
         let made = self
             .b()

@@ -1,6 +1,6 @@
 //! Models that tests write themselves.
 
-type Field = Vec<u8>;
+pub type Field = Vec<u8>;
 
 fn number(mut v: u64) -> Field {
     let mut out = Vec::new();
@@ -12,15 +12,18 @@ fn number(mut v: u64) -> Field {
     out
 }
 
-fn field(f: u64, bytes: &[u8]) -> Field {
+#[allow(dead_code)] // Not every test's.
+pub fn field(f: u64, bytes: &[u8]) -> Field {
     [&number(f << 3 | 2)[..], &number(bytes.len() as u64), bytes].concat()
 }
 
-fn int(f: u64, v: u64) -> Field {
+#[allow(dead_code)] // Not every test's.
+pub fn int(f: u64, v: u64) -> Field {
     [number(f << 3), number(v)].concat()
 }
 
-fn text(f: u64, t: &str) -> Field {
+#[allow(dead_code)] // Not every test's.
+pub fn text(f: u64, t: &str) -> Field {
     field(f, t.as_bytes())
 }
 
