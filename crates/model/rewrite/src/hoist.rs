@@ -6,10 +6,14 @@ use crate::pattern::constants;
 use crate::{Error, Fuel, Rewritten};
 use expr::{Expr, ExprBuilder, Inst, Ref};
 use graph::{Graph, NodeId, Op, ValueId};
-use layout::Dim;
+use layout::{DType, Dim};
+use std::collections::BTreeSet;
 
 /// Elements up to which a part may be kept, however small what it is made of.
 const SMALL: i64 = 1 << 16;
+
+/// Values beyond which a program does not come to read more for what it computes less.
+const MANY: usize = 12;
 
 pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
     let constant = constants(&graph);
@@ -70,7 +74,7 @@ fn hoist(e: &mut Edit, n: NodeId, constant: &[bool]) -> Result<bool, Error> {
                 .any(|i| of[i] == Reads::More && p.insts[i].args().any(|a| a as usize == r));
         of[r] == Reads::Constants && p.insts[r].args().next().is_some() && used
     };
-    let mut parts: Vec<(usize, Expr, Vec<ValueId>)> = Vec::new();
+    let mut parts: Vec<(usize, DType, Expr, Vec<ValueId>)> = Vec::new();
     for r in (0..p.insts.len()).filter(|&r| wanted(r)) {
         let part = Expr {
             insts: p.insts[..=r].to_vec(),
@@ -81,17 +85,23 @@ fn hoist(e: &mut Edit, n: NodeId, constant: &[bool]) -> Result<bool, Error> {
             continue;
         };
         let size = |s: &[Dim]| Dim::product(s).known().unwrap_or(i64::MAX);
-        let bits = |d: layout::DType, s: &[Dim]| size(s).saturating_mul(i64::from(d.bits()));
+        let bits = |d: DType, s: &[Dim]| size(s).saturating_mul(i64::from(d.bits()));
         let (d, shape) = &types[0];
         let own: i64 = used
             .iter()
             .map(|&v| bits(e.value(v).dtype, &e.value(v).shape))
             .fold(0, i64::saturating_add);
         if size(shape) <= SMALL || bits(*d, shape) <= own {
-            parts.push((r, part, used));
+            parts.push((r, *d, part, used));
         }
     }
-    if parts.is_empty() {
+    let mut rest = p.clone();
+    for (at, (r, d, ..)) in parts.iter().enumerate() {
+        let slot = (inputs.len() + at) as u32;
+        rest.insts[*r] = Inst::Input { slot, dtype: *d };
+    }
+    let (before, after) = (read(&p), read(&rest.clone().simplified()));
+    if parts.is_empty() || (after > before && after > MANY) {
         return Ok(true);
     }
     // The result's shape must still follow from what is read.
@@ -99,22 +109,29 @@ fn hoist(e: &mut Edit, n: NodeId, constant: &[bool]) -> Result<bool, Error> {
         return Ok(false);
     }
     let mut all = inputs.clone();
-    let mut b = p.clone();
-    for (r, part, used) in parts {
+    for (_, _, part, used) in parts {
         let name = e.title(n);
-        let v = e.add(Op::Map(part), &used, &format!("{name}.constant"), &origins)?;
-        b.insts[r] = Inst::Input {
-            slot: all.len() as u32,
-            dtype: e.value(v).dtype,
-        };
-        all.push(v);
+        all.push(e.add(Op::Map(part), &used, &format!("{name}.constant"), &origins)?);
     }
     let mut fresh = ExprBuilder::new();
     let args: Vec<Ref> = (0..all.len() as u32)
         .map(|i| fresh.input(i, e.value(all[i as usize]).dtype))
         .collect();
-    let outs = fresh.inline(&b, &args, None);
+    let outs = fresh.inline(&rest, &args, None);
     let (program, used) = compact(&fresh.finish(&outs).simplified(), &all);
     e.set(n, Op::Map(program), &used);
     Ok(true)
+}
+
+/// Values that a program reads.
+fn read(p: &Expr) -> usize {
+    let slots: BTreeSet<u32> = p
+        .insts
+        .iter()
+        .filter_map(|i| match i {
+            Inst::Input { slot, .. } => Some(*slot),
+            _ => None,
+        })
+        .collect();
+    slots.len()
 }

@@ -77,7 +77,8 @@ impl Special {
         let open = |s: &plan::ProgramSymbol| matches!(s.origin, SymbolOrigin::Input { .. });
         let late = matches!(e, RunError::Assumed { late, .. } if !late.is_empty());
         let ranks = matches!(e, RunError::Ranks { .. });
-        let rounds = matches!(e, RunError::Assumed { left, right, .. } if of_rounds([left, right], program));
+        let rounds =
+            matches!(e, RunError::Assumed { left, right, .. } if of_rounds([left, right], program));
         let bindable = late || ranks || rounds || program.symbols.iter().any(open);
         self.maker.is_some() && e.is_of_sizes() && bindable
     }

@@ -106,9 +106,10 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Float list attribute; empty when left out.
+    /// Float list attribute, or the tensor that ai.onnx.ml has in its place for floats of 64 bits; empty when left out.
     pub fn floats(&self, name: &str) -> R<Vec<f64>> {
-        match self.attrs.get(name) {
+        let given = self.attrs.get(name);
+        match given.or_else(|| self.attrs.get(&format!("{name}_as_tensor"))) {
             None => Ok(Vec::new()),
             Some(Attr::Floats(v)) => Ok(v.clone()),
             Some(Attr::Tensor(t)) => Ok(data::f64s(t)),

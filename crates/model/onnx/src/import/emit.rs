@@ -31,25 +31,52 @@ impl<'m> Ctx<'m> {
     /// The inputs of a node that broadcasts them, where it is known to meet extents that change from round to round of a
     /// loop, so that no choice holds for all: each is repeated to the common extents, whichever of them are 1, but for
     /// the last `skip` dimensions.
-    pub fn compared(&mut self, n: &NodeView<'m>, name: &str, inputs: &[ValueId], skip: usize) -> Lowered<Vec<ValueId>> {
+    pub fn compared(
+        &mut self,
+        n: &NodeView<'m>,
+        name: &str,
+        inputs: &[ValueId],
+        skip: usize,
+    ) -> Lowered<Vec<ValueId>> {
         let mut all = inputs.to_vec();
         if !self.compares(n) {
             return Ok(all);
         }
         let rank = all.iter().map(|&v| self.rank(v)).max().unwrap_or(0);
         for back in skip + 1..=rank {
-            let at = |c: &Self, v| c.rank(v).checked_sub(back).map(|axis| (axis, c.shape(v)[axis].clone()));
-            let mut extents: Vec<Dim> = all.iter().filter_map(|&v| at(self, v)).map(|(_, d)| d).collect();
+            let at = |c: &Self, v| {
+                c.rank(v)
+                    .checked_sub(back)
+                    .map(|axis| (axis, c.shape(v)[axis].clone()))
+            };
+            let mut extents: Vec<Dim> = all
+                .iter()
+                .filter_map(|&v| at(self, v))
+                .map(|(_, d)| d)
+                .collect();
             extents.retain(|d| !d.is_one());
             extents.dedup();
-            let Some((first, others)) = extents.split_first() else { continue };
+            let Some((first, others)) = extents.split_first() else {
+                continue;
+            };
             if others.is_empty() || !extents.iter().any(|d| self.changes_by_round(d)) {
                 continue;
             }
-            let common = others.iter().fold(first.clone(), |a, b| self.common(n, a, b));
+            let common = others
+                .iter()
+                .fold(first.clone(), |a, b| self.common(n, a, b));
             for (i, v) in all.iter_mut().enumerate() {
-                let Some((axis, d)) = at(self, *v).filter(|(_, d)| *d != common) else { continue };
-                *v = self.repeated(n, format!("{name}.{i}.d{back}"), *v, axis, &d, common.clone())?;
+                let Some((axis, d)) = at(self, *v).filter(|(_, d)| *d != common) else {
+                    continue;
+                };
+                *v = self.repeated(
+                    n,
+                    format!("{name}.{i}.d{back}"),
+                    *v,
+                    axis,
+                    &d,
+                    common.clone(),
+                )?;
             }
         }
         Ok(all)
@@ -71,7 +98,15 @@ impl<'m> Ctx<'m> {
     }
 
     /// `v`, whose extent `d` along `axis` is `to` or 1, with extent `to`.
-    pub fn repeated(&mut self, n: &NodeView<'m>, name: String, v: ValueId, axis: usize, d: &Dim, to: Dim) -> Lowered<ValueId> {
+    pub fn repeated(
+        &mut self,
+        n: &NodeView<'m>,
+        name: String,
+        v: ValueId,
+        axis: usize,
+        d: &Dim,
+        to: Dim,
+    ) -> Lowered<ValueId> {
         let at = self.fill(n, format!("{name}.at"), &[to], DType::I64, |e| {
             let (i, last) = (e.index(0), e.dim(&(d.clone() - Dim::ONE)));
             e.binary(Binary::Min, i, last)
@@ -89,7 +124,9 @@ impl<'m> Ctx<'m> {
     ) -> Lowered<Vec<ValueId>> {
         if let Some(&held) = inputs.iter().find(|&&v| self.dtype(v).is_held()) {
             let d = self.dtype(held);
-            return Err(LowerError::Unsupported(format!("does not take elements of type {d}; convert them before it")));
+            return Err(LowerError::Unsupported(format!(
+                "does not take elements of type {d}; convert them before it"
+            )));
         }
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let outs = self.b().node(op, inputs, &names, &n.origin)?;

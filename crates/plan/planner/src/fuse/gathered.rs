@@ -29,11 +29,25 @@ pub(super) fn folds(graph: &Graph, readers: &[Vec<NodeId>], n: NodeId) -> bool {
             Op::View(View::Reshape(_) | View::Permute(_)) => v = r.outputs[0],
             Op::Map(_) => {
                 let times = r.inputs.iter().filter(|&&i| i == v).count();
-                return times == 1 && Dim::product(&graph.value(r.outputs[0]).shape) == size;
+                // Each brings its indices.
+                let gathers = r.inputs.iter().filter(|&&i| gathered(graph, i)).count();
+                let few = r.inputs.len() + gathers <= super::MAX_READS;
+                return few && times == 1 && Dim::product(&graph.value(r.outputs[0]).shape) == size;
             }
             _ => return false,
         }
     }
+}
+
+/// Whether `v` is what a gather gives, under another shape or not.
+fn gathered(graph: &Graph, mut v: ValueId) -> bool {
+    while let Some(n) = graph.producer(v) {
+        match &n.op {
+            Op::View(View::Reshape(_) | View::Permute(_)) => v = n.inputs[0],
+            op => return matches!(op, Op::Gather { .. }),
+        }
+    }
+    false
 }
 
 /// Nodes that are looked through for constants.

@@ -46,7 +46,9 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
         "bilinear" => true,
         "nearest" => false,
         m => {
-            return Err(format!("attribute 'mode' is '{m}', it must be bilinear or nearest").into());
+            return Err(
+                format!("attribute 'mode' is '{m}', it must be bilinear or nearest").into(),
+            );
         }
     };
     let shape = [regions, c, oh, ow];

@@ -50,7 +50,11 @@ pub(crate) fn transform_as(post: &str, s: &mut [f64]) -> R<()> {
             let top = s.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let mut sum = 0.0;
             for x in s.iter_mut() {
-                *x = if x.abs() <= least { 0.0 } else { (*x - top).exp() };
+                *x = if x.abs() <= least {
+                    0.0
+                } else {
+                    (*x - top).exp()
+                };
                 sum += *x;
             }
             s.iter_mut().for_each(|x| *x /= sum);

@@ -256,7 +256,11 @@ impl Classes {
             [] => {}
         }
         let weight = second.or(first).unwrap_or(0.0);
-        let least = if self.alone && self.positive { 0.5 } else { 0.0 };
+        let least = if self.alone && self.positive {
+            0.5
+        } else {
+            0.0
+        };
         let v = first.unwrap_or(0.0);
         let two = match self.post.as_str() {
             post if both || self.base.len() == 2 => {
