@@ -88,3 +88,28 @@ fn an_expand_between_unrelated_sizes_runs_where_they_agree() {
     let e = run(&s, &[5, 4], 3).expect_err("5 rows are no 3");
     assert!(e.contains('5') && e.contains('3'), "{e}");
 }
+
+/// A table of `n mod 2` rows and columns: bounds do not show that this is never negative for a whole range of `n`.
+#[test]
+fn sizes_that_are_proved_one_by_one_are_planned_one_by_one() {
+    let n = Dim::sym("n");
+    let odd = n.clone() - n.floor_div(&Dim::Known(2)) * Dim::Known(2);
+    let mut b = GraphBuilder::new("odd", Arc::new(WeightStore::new()));
+    b.input("x", DType::F32, vec![n]);
+    let mut e = ExprBuilder::new();
+    let two = e.constant(2.0, DType::F32);
+    let shape = vec![Some(odd.clone()), Some(odd)];
+    let outs = [("y", DType::F32, shape)];
+    let o = Origin {
+        name: "n".into(),
+        op_type: "Test".into(),
+    };
+    let y = b.node_with_shapes(Op::Map(e.finish(&[two])), &[], &outs, &o);
+    let model = Model::from_graph("odd", &b.finish(&y), &ModelOptions::default()).unwrap();
+    let s = Session::builder().with_threads(1).commit(model).unwrap();
+    for n in [12, 10, 66, 33, 5, 7, 40] {
+        let x = Tensor::zeros(DType::F32, &[n]).unwrap();
+        let y = s.run(&[("x", &x)]).unwrap().into_vec().remove(0).1;
+        assert_eq!(y.shape(), [n % 2, n % 2]);
+    }
+}

@@ -1,7 +1,7 @@
 //! Compiled plans of a program ([`PlanSet`]): the current one, others for other dims, and how a new one is made
 //! for a request. `retention` bounds them; requests run them in `interpret` and `slot`.
 use crate::compiled::{CompiledBlock, Epoch, PlanSet, Subprogram, intact};
-use crate::dims::{Env, Late};
+use crate::dims::{Env, Late, lookup};
 use crate::retention::{evict, remember_evicted};
 use crate::shared::Shared;
 use crate::widen::widened;
@@ -33,6 +33,17 @@ fn working_bytes(plan: &Plan) -> u64 {
         own.saturating_add(far(b))
     });
     each.max().unwrap_or(0)
+}
+
+/// The one size in `dims` that a request has.
+fn at(dims: &DimBox, env: &Env) -> DimBox {
+    let mut only = dims.clone();
+    for (s, _) in dims.iter() {
+        if let Some(n) = lookup(env, s) {
+            only.insert(s.clone(), n, n);
+        }
+    }
+    only
 }
 
 impl PlanSet {
@@ -482,9 +493,14 @@ impl PlanSet {
         let wide = self.widened(&dims);
         let wide = wide.map(|d| self.make(engine, &d, allotment, memory, WIDE_BYTES));
         let made = match wide {
-            Some(Ok(e)) => e,
+            // The part of a range in which sizes are proved may leave out the size that was asked for.
+            Some(Ok(e)) if e.covers(env) => e,
             wide => {
-                let e = self.make(engine, &dims, allotment, memory, u64::MAX)?;
+                let mut e = self.make(engine, &dims, allotment, memory, u64::MAX)?;
+                let only = at(&dims, env);
+                if !e.covers(env) && only != dims {
+                    e = self.make(engine, &only, allotment, memory, u64::MAX)?;
+                }
                 // What holds for the size asked for need not hold for others, or they need too much memory.
                 self.narrow.fetch_or(wide.is_some(), Ordering::Relaxed);
                 e

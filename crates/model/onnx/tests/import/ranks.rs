@@ -205,7 +205,7 @@ impl CustomOp for Counted {
         let (dtype, shape) = node.inputs.first().cloned().ok_or("takes one value")?;
         Ok(CustomLowered {
             op: Op::View(View::Reshape(shape.clone())),
-            outputs: vec![("y".into(), dtype, shape)],
+            outputs: vec![("y".into(), dtype, shape.into_iter().map(Some).collect())],
             equal: vec![],
         })
     }

@@ -230,10 +230,8 @@ impl Classes {
 
     /// The class that is picked and the scores of all; `s`: what the leaves that a row came to gave each, if any.
     pub fn scores(&self, s: &[Option<f64>], scores: &mut [f64]) -> R<usize> {
-        if let [first, rest @ ..] = s
-            && rest.len() < 2
-        {
-            return self.of_two([*first, rest.first().copied().flatten()], scores);
+        if let ([first, second], true) = (s, self.alone) {
+            return self.of_two([*first, *second], scores);
         }
         for (i, (score, v)) in scores.iter_mut().zip(s).enumerate() {
             *score = v.unwrap_or(0.0) + self.base.get(i).copied().unwrap_or(0.0);
@@ -243,8 +241,8 @@ impl Classes {
         Ok(picked)
     }
 
-    /// The same for two classes or one. The standard does not say it; this is what onnxruntime 1.32 does where every
-    /// leaf speaks of the same classes.
+    /// The same for two classes where the leaves speak of one only. The standard does not say it; this is what
+    /// onnxruntime 1.32 does.
     fn of_two(&self, [mut first, mut second]: [Option<f64>; 2], scores: &mut [f64]) -> R<usize> {
         let both = second.is_some();
         match *self.base {
@@ -256,11 +254,7 @@ impl Classes {
             [] => {}
         }
         let weight = second.or(first).unwrap_or(0.0);
-        let least = if self.alone && self.positive {
-            0.5
-        } else {
-            0.0
-        };
+        let least = if self.positive { 0.5 } else { 0.0 };
         let v = first.unwrap_or(0.0);
         let two = match self.post.as_str() {
             post if both || self.base.len() == 2 => {
@@ -268,12 +262,11 @@ impl Classes {
                 transform_as(post, &mut two)?;
                 two
             }
-            _ if !self.alone => [v, 0.0],
             "LOGISTIC" => [logistic(-v), logistic(v)],
             _ if self.positive => [1.0 - v, v],
             _ => [-v, v],
         };
         scores.iter_mut().zip(two).for_each(|(to, v)| *to = v);
-        Ok(usize::from(weight > least).min(self.labels.len() - 1))
+        Ok(usize::from(weight > least))
     }
 }
