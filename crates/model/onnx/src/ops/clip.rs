@@ -12,7 +12,9 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let mut inputs = vec![x];
     let mut slots = [None, None];
     if n.opset < 11 {
-        bounds = [n.float_opt("min")?, n.float_opt("max")?];
+        // Without them infinities are clipped too.
+        let most = f32::MAX;
+        bounds = [Some(n.float("min", -most)?), Some(n.float("max", most)?)];
     } else {
         n.at_most(3)?;
         for i in 0..2 {

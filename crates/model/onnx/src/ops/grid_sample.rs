@@ -155,7 +155,8 @@ fn corner_weight(e: &mut ExprBuilder, p: &Place, a: &[Ref], space: &[Dim], digit
 
 /// The sum of corners; one that lies outside adds nothing, whatever its value is.
 fn weighted_sum(e: &mut ExprBuilder, values: &[Ref], weights: &[Ref], outside: Outside) -> Ref {
-    let mut sum = e.constant(0.0, F);
+    // What adds nothing, also to minus 0.
+    let mut sum = e.constant(-0.0, F);
     for (value, w) in values.iter().zip(weights) {
         let mut part = e.mul(*value, *w);
         if outside == Outside::Zeros {

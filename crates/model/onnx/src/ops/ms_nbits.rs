@@ -97,9 +97,6 @@ fn product<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if n.int("weight_prepacked", 0)? != 0 || ![2, 4, 8].contains(&bits) {
         return Err(LowerError::Unsupported("packs its weights for one device, or not in 2, 4 or 8 bits".into()));
     }
-    if n.opt(4).is_some() {
-        return Err(LowerError::Unsupported("groups its columns by an index (g_idx); export it without".into()));
-    }
     let count = (k + block - 1) / block;
     let bytes = (block * bits + 7) / 8;
     let have = known(c, w, "weights")?.iter().try_fold(1i64, |p, d| p.checked_mul(*d));
@@ -117,10 +114,25 @@ fn product<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         inputs.push(zeros(c, n, z, rows, count, bits)?);
     }
     let middle = (1i64 << (bits - 1)) as f64;
-    let w = c.map(n, n.tmp("w.real"), &inputs, |e, a| real(e, a, middle, dz, d))?;
-    let mut w = c.reshape(n, n.tmp("w.rows"), w, vec![Dim::Known(rows), Dim::Known(count * block)])?;
-    if count * block != k {
-        w = c.slice(n, n.tmp("w.cut"), w, 1, Dim::ZERO, Dim::Known(k))?;
+    let whole = |c: &mut Ctx<'m>, what: &str, v: ValueId| {
+        let flat = c.reshape(n, n.tmp(&format!("{what}.rows")), v, vec![Dim::Known(rows), Dim::Known(count * block)])?;
+        match count * block == k {
+            true => Ok(flat),
+            false => c.slice(n, n.tmp(&format!("{what}.cut")), flat, 1, Dim::ZERO, Dim::Known(k)),
+        }
+    };
+    if let Some(groups) = n.opt(4) {
+        // Columns have the scales of the groups that they are in, in place of those of their blocks.
+        inputs[0] = whole(c, "w.numbers", w)?;
+        for (i, v) in inputs.iter_mut().enumerate().skip(1) {
+            let flat = c.reshape(n, n.tmp(&format!("group{i}.blocks")), *v, vec![Dim::Known(rows), Dim::Known(count)])?;
+            let op = Op::Gather { axis: 1, batch: 0 };
+            *v = c.add1(n, op, &[flat, groups], n.tmp(&format!("group{i}")))?;
+        }
+    }
+    let mut w = c.map(n, n.tmp("w.real"), &inputs, |e, a| real(e, a, middle, dz, d))?;
+    if n.opt(4).is_none() {
+        w = whole(c, "w", w)?;
     }
     let dx = c.dtype(x);
     let w = c.cast(n, n.tmp("w.like"), w, dx)?;

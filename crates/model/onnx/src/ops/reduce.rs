@@ -52,6 +52,8 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         let out = match (keep, count) {
             (true, _) => rank,
             (false, Some(k)) if k <= rank => rank - k,
+            // It has no dimension that could stay.
+            (false, None) if rank == 0 => 0,
             _ => return Err(LowerError::Unsupported("the rank of its result depends on data; make its axes constant".into())),
         };
         return c.host(n, &[(d, vec![None; out])]);

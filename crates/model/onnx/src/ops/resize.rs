@@ -85,8 +85,17 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         m => return Err(format!("attribute 'mode' is '{m}', it must be nearest, linear or cubic").into()),
     };
     let given = |c: &Ctx<'m>, v: Option<ValueId>| v.filter(|&v| !c.shape(v).iter().any(Dim::is_zero));
-    let scales_in = given(c, n.opt(if first { 1 } else { 2 }));
-    let sizes_in = given(c, if first { None } else { n.opt(3) });
+    let mut scales_in = given(c, n.opt(if first { 1 } else { 2 }));
+    let mut sizes_in = given(c, if first { None } else { n.opt(3) });
+    if let (Some(a), Some(b)) = (scales_in, sizes_in) {
+        // Of two that are there one has no elements.
+        let counts = [a, b].map(|v| Dim::product(&c.shape(v)));
+        let none = usize::from(counts[0].known().is_some());
+        if counts[none].known().is_none() {
+            c.assume(n, &counts[none], &Dim::ZERO);
+            *[&mut scales_in, &mut sizes_in][none] = None;
+        }
+    }
     let late: Vec<Option<Dim>> =
         s.iter().enumerate().map(|(i, d)| if axes.contains(&i) { None } else { Some(d.clone()) }).collect();
     let cropped = coordinates == "tf_crop_and_resize";

@@ -96,9 +96,10 @@ fn weight(e: &mut ExprBuilder, x: Ref, extent: &Dim, behind: bool) -> Ref {
 /// The mean of samples: `a` has `corners` values, `taps` to a row, then the rows' and the columns' weights.
 fn mean(e: &mut ExprBuilder, a: &[Ref], (corners, taps): (usize, usize), ratio: i64) -> Ref {
     let (down, across) = a[corners..].split_at(taps);
-    let mut sum = e.constant(0.0, F);
+    // What adds nothing, also to minus 0.
+    let mut sum = e.constant(-0.0, F);
     for (row, w) in a[..corners].chunks(taps).zip(down) {
-        let mut line = e.constant(0.0, F);
+        let mut line = e.constant(-0.0, F);
         for (v, w) in row.iter().zip(across) {
             let v = e.mul(*v, *w);
             line = e.add(line, v);

@@ -657,23 +657,10 @@ impl Compiler<'_> {
             let class = self.class(&[x, y]);
             return Ok(self.push(VOp::Bin(g, x, y), own, kind, class));
         }
-        if g == Binary::Add && own == DType::F32 {
-            // The sum with zero.
-            for (x, z) in [(a, b), (b, a)] {
-                if self.is_const(z, 0.0) {
-                    return self.value(x, params);
-                }
-            }
-        }
         if g == Binary::Pow && self.is_const(b, 2.0) {
             let x = self.value(a, params)?;
             let class = self.class(&[x]);
             return Ok(self.push(VOp::FBin(k.mul, x, x), own, kind, class));
-        }
-        if g == Binary::Pow && self.is_const(b, 0.5) {
-            let x = self.value(a, params)?;
-            let class = self.class(&[x]);
-            return Ok(self.push(VOp::FUn(k.sqrt, x), own, kind, class));
         }
         if g == Binary::Add && own == DType::F32 {
             // a * b + c in one pass, where all three change along lanes.
