@@ -53,12 +53,16 @@ def prepared(value: Any, kind: str) -> tuple[str, Any, Any]:
     if kind.startswith("optional("):
         return ("none", None, ()) if value is None else ("some", value, ())
     if kind.startswith("seq(") and isinstance(value, (list, tuple)):
+        want = NUMPY_OF_ONNX.get(kind[4:-1])
+        for item in value:
+            if want is not None and isinstance(item, np.ndarray) and item.dtype.kind in "fiub" and item.dtype != want:
+                raise TypeError(f"the sequence holds an array of {item.dtype}, but the model takes {kind}; convert it")
         return "sequence", list(value), ()
     if isinstance(value, dict):
         return "map", _map(value), ()
     array = _array(value, kind)
     name = array.dtype.name
-    if array.dtype.kind in "OUST":
+    if array.dtype.kind in "OUST" or (kind == "tensor(string)" and array.dtype.type is np.void):
         return "text", _texts(array), array.shape
     if kind == "tensor(bfloat16)" and name == "uint16":
         return "bf16", array.tobytes(), array.shape
