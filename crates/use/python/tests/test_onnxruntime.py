@@ -236,7 +236,7 @@ def test_messages_go_to_a_callback(add):
 
 
 def test_providers_are_checked(add):
-    with pytest.raises(RuntimeError, match="Unknown Provider Type: Nope"):
+    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="Unknown Provider Type: Nope"):
         ort.InferenceSession(add).set_providers(["Nope"])
     with pytest.raises(ValueError, match="should be a sequence"):
         ort.InferenceSession(add, providers=3)
@@ -288,3 +288,28 @@ def test_sequences_hold_one_type():
     assert s.run(None, {"s": [np.zeros(2, np.int64)]})[0] == 1
     with pytest.raises(RuntimeError, match="convert it"):
         s.run(None, {"s": [X]})
+
+
+def test_inputs_whose_rank_is_not_stated(tmp_path):
+    node = helper.make_node("Abs", ["x"], ["y"])
+    model = model_of([node], [("x", TensorProto.FLOAT, None)], [("y", TensorProto.FLOAT, None)])
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    for source in (str(path), path.read_bytes()):
+        s = ort.InferenceSession(source)
+        assert [arg.shape for arg in s.get_inputs() + s.get_outputs()] == [[], []]
+        for shape in ((2, 3), (4,), (), (1, 0, 2), (5,)):
+            x = np.full(shape, -2, np.float32)
+            np.testing.assert_array_equal(s.run(None, {"x": x})[0], -x)
+        with pytest.raises(state.InvalidArgument, match="Unexpected input data type"):
+            s.run(None, {"x": np.zeros(3)})
+
+
+def test_types_for_pytorch(add):
+    from shopfloor.onnxruntime.transformers.io_binding_helper import TypeHelper
+
+    s = ort.InferenceSession(add)
+    assert TypeHelper.get_io_numpy_type_map(s) == dict.fromkeys("abc", np.float32)
+    assert TypeHelper.ort_type_to_onnx_type(TypeHelper.get_output_type(s, "c")) == TensorProto.FLOAT
+    with pytest.raises(ValueError):
+        TypeHelper.ort_type_to_numpy_type("tensor(string)")

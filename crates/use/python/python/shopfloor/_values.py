@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ._native import InputError
 from ._types import NUMPY_OF_ONNX
 
 #: Types that numpy has from the package ml_dtypes, and what the native part calls their bits.
@@ -58,6 +59,8 @@ def prepared(value: Any, kind: str) -> tuple[str, Any, Any]:
             if want is not None and isinstance(item, np.ndarray) and item.dtype.kind in "fiub" and item.dtype != want:
                 raise TypeError(f"the sequence holds an array of {item.dtype}, but the model takes {kind}; convert it")
         return "sequence", list(value), ()
+    if value is None:
+        raise InputError(f"None is given for an input of type {kind}; give an array")
     if isinstance(value, dict):
         return "map", _map(value), ()
     array = _array(value, kind)

@@ -23,6 +23,7 @@ KNOWN = {
     "bindings: bound: a list": "lists of numbers are read",
     "ortvalues: value of a sequence as an array": "a sequence is given as the list of its arrays",
     "ortvalues: value written by another type": "an array of another type is refused, where its bytes would be written",
+    "ranks: no rank: Shape: ports": "the number of dimensions of an output that onnxruntime infers is not shown",
     "options: a weight given": "a model's initialisers are not replaced by options",
     r"names: SparseTensor\.|names: onnxruntime_pybind11_state\.Sparse": "the standard's operators take no sparse tensors",
     r"names: .*\.(AdapterFormat|LoraAdapter)": "adapters are not read",

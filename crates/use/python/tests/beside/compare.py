@@ -21,6 +21,8 @@ from behaviours import KNOWN
 ANSWERS = pathlib.Path(__file__).parent / "answers.py"
 #: Questions about the interface, beside those about models: its odd ends, and what onnxruntime's own tests are about.
 ODD = pathlib.Path(__file__).parent / "odd.py"
+#: Values that are read here as what they stand for.
+READ_HERE = ("in the other byte order", "as one number")
 #: Operators whose answers are random.
 RANDOM = ("bernoulli", "dropout", "random", "multinomial")
 
@@ -118,6 +120,12 @@ def compared(theirs, ours):
             differs = None
         elif what == "run" and equal(ours["reference"], ours["run"]):
             differs = None  # The standard's own answer, whatever onnxruntime gives.
+        elif what.endswith(" is None") and answer[0] == "gives" and ours[what][0] == "raises":
+            differs = None  # onnxruntime makes something of None where an operator looks at shapes alone; it is refused here.
+        elif equal(answer, theirs["run"]) and equal(ours.get(what), ours["run"]):
+            differs = None  # Both as the right request, which was looked at.
+        elif what.endswith(READ_HERE) and equal(ours.get(what), ours["run"]):
+            differs = None  # The right answer, which onnxruntime refuses to give or gives for swapped bytes.
         else:
             differs = difference(answer, ours.get(what, ("raises", "nothing", "")))
         if differs:
