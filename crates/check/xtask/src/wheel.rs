@@ -1,20 +1,21 @@
-//! The wheel for Python: `cargo xtask wheel [--dev] [--beside] [--packages] [--cost]` builds it in an environment of
-//! its own, runs its tests, and says how large it is and how long its import takes; with `--beside` it also compares
-//! it with onnxruntime on models of the standard's tests, with `--packages` in packages that use onnxruntime, and
-//! with `--cost` it measures what a request costs beside Rust alone, and how threads scale.
+//! The wheel for Python: `cargo xtask wheel [--dev] [--beside] [--packages] [--pytorch] [--cost]` builds it in an
+//! environment of its own, runs its tests, and says how large it is and how long its import takes; with `--beside` it
+//! also compares it with onnxruntime on models of the standard's tests, with `--packages` in packages that use
+//! onnxruntime, with `--pytorch` in those that need PyTorch too, some 5 GB; and with `--cost` it measures what a
+//! request costs beside Rust alone, and how threads scale.
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// What the tests need beside the wheel, as pip names it.
-const TOOLS: &[&str] = &["maturin>=1.9,<2", "numpy", "onnx==1.23.2", "pytest"];
+const TOOLS: &[&str] = &["maturin>=1.16,<2", "numpy", "onnx==1.23.2", "pytest"];
 /// The package that `--beside` compares with.
 const OTHER: &[&str] = &["numpy", "onnx==1.23.2", "onnxruntime==1.32.0"];
 /// onnxruntime and what packages of [`packages`] do not bring of what it needs.
 const ALONE: &[&str] = &["onnxruntime==1.32.0", "flatbuffers==25.12.19"];
 /// What may be asked for.
-const FLAGS: &[&str] = &["--dev", "--beside", "--packages", "--cost"];
+const FLAGS: &[&str] = &["--dev", "--beside", "--packages", "--pytorch", "--cost"];
 /// Most bytes of the wheel.
-const LARGEST: u64 = 8 << 20;
+const LARGEST: u64 = 8_000_000;
 /// Most milliseconds that the import takes beyond numpy's.
 const LONGEST_MS: f64 = 40.0;
 /// Measures the import in one process: numpy's first, then ours.
@@ -45,7 +46,10 @@ pub fn wheel(root: &Path, args: &[String]) -> Result<ExitCode, String> {
         beside(root, &work, &ours)?;
     }
     if asked("--packages") {
-        packages(&package, &work, &wheel)?;
+        packages(&package, &work, &wheel, "packages")?;
+    }
+    if asked("--pytorch") {
+        packages(&package, &work, &wheel, "packages/pytorch")?;
     }
     if asked("--cost") {
         cost(&package, &work, &ours, asked("--dev"))?;
@@ -122,6 +126,7 @@ fn built(ours: &Environment, package: &Path, out: &Path, dev: bool) -> Result<Pa
             &manifest,
         ])
         .args(["--interpreter", &text(&ours.0.join("bin/python"))])
+        .args(["--compression-level", "9"])
         .arg("--out")
         .arg(out))?;
     let entries = std::fs::read_dir(out).map_err(|e| format!("{}: {e}", out.display()))?;
@@ -197,12 +202,13 @@ fn beside(root: &Path, work: &Path, ours: &Environment) -> Result<(), String> {
 }
 
 /// Runs packages that use onnxruntime, as they are, on it and on shopfloor: in one environment, with one engine or
-/// the other in a folder beside it.
-fn packages(package: &Path, work: &Path, wheel: &Path) -> Result<(), String> {
-    let programs = package.join("tests/packages");
+/// the other in a folder beside it. The programs and the list of the packages lie in `folder` of the tests.
+fn packages(package: &Path, work: &Path, wheel: &Path, folder: &str) -> Result<(), String> {
+    let tests = package.join("tests");
+    let programs = tests.join(folder);
     let list = text(&programs.join("requirements.txt"));
     let all = Environment::new(
-        work.join("packages"),
+        work.join(folder.replace('/', "-")),
         &["--no-deps", "--requirement", &list],
     )?;
     let engine = |name: &str, of: &[&str]| -> Result<PathBuf, String> {
@@ -215,8 +221,8 @@ fn packages(package: &Path, work: &Path, wheel: &Path) -> Result<(), String> {
     let ours = engine("shopfloor", &[&text(wheel)])?;
     let python = all.0.join("bin/python");
     run(Command::new(&python)
-        .arg(programs.join("compare.py"))
-        .args([&python, &theirs, &ours]))
+        .arg(tests.join("packages/compare.py"))
+        .args([&python, &theirs, &ours, &programs]))
 }
 
 fn text(path: &Path) -> String {

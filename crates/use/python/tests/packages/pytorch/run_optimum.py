@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import sys
 import tempfile
 
 import torch
@@ -10,7 +9,6 @@ from onnx import TensorProto as T
 from optimum.onnxruntime import ORTModelForFeatureExtraction, ORTModelForSequenceClassification
 from transformers import BertConfig
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "packages"))
 from small import normal, save
 
 TEXT = ["batch", "length"]
