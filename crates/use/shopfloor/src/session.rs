@@ -386,6 +386,9 @@ impl SessionBuilder {
     }
 }
 
+/// Initialisers that requests give, and ranks of inputs that the model does not state.
+type Otherwise = (BTreeSet<String>, BTreeMap<String, usize>);
+
 /// A model ready to run; shared by any number of threads.
 pub struct Session {
     model: Model,
@@ -395,7 +398,7 @@ pub struct Session {
     builder: SessionBuilder,
     /// Sessions of the same model for requests that give initialisers, or inputs of other ranks where the model states
     /// none, by both.
-    others: Mutex<BTreeMap<(BTreeSet<String>, BTreeMap<String, usize>), Arc<Session>>>,
+    others: Mutex<BTreeMap<Otherwise, Arc<Session>>>,
 }
 
 impl Session {
