@@ -1,19 +1,21 @@
-//! The wheel for Python: `cargo xtask wheel [--dev] [--beside] [--packages]` builds it in an environment of its
-//! own, runs its tests, and says how large it is and how long its import takes; with `--beside` it also compares
-//! it with onnxruntime on models of the standard's tests, with `--packages` in packages that use onnxruntime.
+//! The wheel for Python: `cargo xtask wheel [--dev] [--beside] [--packages] [--pytorch] [--cost]` builds it in an
+//! environment of its own, runs its tests, and says how large it is and how long its import takes; with `--beside` it
+//! also compares it with onnxruntime on models of the standard's tests, with `--packages` in packages that use
+//! onnxruntime, with `--pytorch` in those that need PyTorch too, some 5 GB; and with `--cost` it measures what a
+//! request costs beside Rust alone, and how threads scale.
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// What the tests need beside the wheel, as pip names it.
-const TOOLS: &[&str] = &["maturin>=1.9,<2", "numpy", "onnx==1.23.2", "pytest"];
+const TOOLS: &[&str] = &["maturin>=1.16,<2", "numpy", "onnx==1.23.2", "pytest"];
 /// The package that `--beside` compares with.
 const OTHER: &[&str] = &["numpy", "onnx==1.23.2", "onnxruntime==1.32.0"];
 /// onnxruntime and what packages of [`packages`] do not bring of what it needs.
 const ALONE: &[&str] = &["onnxruntime==1.32.0", "flatbuffers==25.12.19"];
 /// What may be asked for.
-const FLAGS: &[&str] = &["--dev", "--beside", "--packages"];
+const FLAGS: &[&str] = &["--dev", "--beside", "--packages", "--pytorch", "--cost"];
 /// Most bytes of the wheel.
-const LARGEST: u64 = 8 << 20;
+const LARGEST: u64 = 8_000_000;
 /// Most milliseconds that the import takes beyond numpy's.
 const LONGEST_MS: f64 = 40.0;
 /// Measures the import in one process: numpy's first, then ours.
@@ -44,20 +46,37 @@ pub fn wheel(root: &Path, args: &[String]) -> Result<ExitCode, String> {
         beside(root, &work, &ours)?;
     }
     if asked("--packages") {
-        packages(&package, &work, &wheel)?;
+        packages(&package, &work, &wheel, "packages")?;
+    }
+    if asked("--pytorch") {
+        packages(&package, &work, &wheel, "packages/pytorch")?;
+    }
+    if asked("--cost") {
+        cost(&package, &work, &ours, asked("--dev"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Checks the form of the package's Rust code, which no command for the workspace looks at.
 fn checked(package: &Path) -> Result<(), String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let lines = ["fmt --check", "clippy -q --locked --no-deps -- -D warnings"];
-    let check = |line: &str| {
-        let mut command = Command::new(&cargo);
-        run(command.args(line.split(' ')).current_dir(package))
-    };
-    lines.into_iter().try_for_each(check)
+    let clippy = "clippy -q --locked --no-deps --all-targets -- -D warnings";
+    let check = |line: &str| run(cargo(package).args(line.split(' ')));
+    ["fmt --check", clippy].into_iter().try_for_each(check)
+}
+
+/// cargo, in the package's own workspace.
+fn cargo(package: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // As maturin has it: the module is loaded by Python and links none.
+    command
+        .current_dir(package)
+        .env("PYO3_BUILD_EXTENSION_MODULE", "1");
+    command
+}
+
+/// The name of the profile that the wheel is built with.
+fn profile(dev: bool) -> &'static str {
+    if dev { "dev" } else { "dist" }
 }
 
 /// A virtual environment of Python.
@@ -95,7 +114,6 @@ fn built(ours: &Environment, package: &Path, out: &Path, dev: bool) -> Result<Pa
     if out.exists() {
         std::fs::remove_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
     }
-    let profile = if dev { "dev" } else { "dist" };
     let manifest = text(&package.join("Cargo.toml"));
     run(ours
         .program("maturin")
@@ -103,11 +121,12 @@ fn built(ours: &Environment, package: &Path, out: &Path, dev: bool) -> Result<Pa
             "build",
             "--locked",
             "--profile",
-            profile,
+            profile(dev),
             "--manifest-path",
             &manifest,
         ])
         .args(["--interpreter", &text(&ours.0.join("bin/python"))])
+        .args(["--compression-level", "9"])
         .arg("--out")
         .arg(out))?;
     let entries = std::fs::read_dir(out).map_err(|e| format!("{}: {e}", out.display()))?;
@@ -143,9 +162,27 @@ fn measured(ours: &Environment, wheel: &Path, dev: bool) -> Result<(), String> {
     Ok(())
 }
 
+/// The environment with onnxruntime.
+fn theirs(work: &Path) -> Result<Environment, String> {
+    Environment::new(work.join("theirs"), OTHER)
+}
+
+/// Measures what a request costs, and how threads scale.
+fn cost(package: &Path, work: &Path, ours: &Environment, dev: bool) -> Result<(), String> {
+    let build = ["build", "--locked", "--example", "cost", "--profile"];
+    run(cargo(package).args(build).arg(profile(dev)))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(package.join("target"), PathBuf::from);
+    let folder = target.join(if dev { "debug" } else { profile(dev) });
+    run(ours
+        .program("python")
+        .arg(package.join("tests/cost.py"))
+        .arg(theirs(work)?.0.join("bin/python"))
+        .arg(folder.join("examples/cost")))
+}
+
 /// Compares with onnxruntime on the standard's tests.
 fn beside(root: &Path, work: &Path, ours: &Environment) -> Result<(), String> {
-    let theirs = Environment::new(work.join("theirs"), OTHER)?;
+    let theirs = theirs(work)?;
     let fetch = root.join("scripts/fetch-node-tests.sh");
     let out = Command::new("sh").arg(&fetch).output();
     let out = out.map_err(|e| format!("{}: {e}", fetch.display()))?;
@@ -165,12 +202,13 @@ fn beside(root: &Path, work: &Path, ours: &Environment) -> Result<(), String> {
 }
 
 /// Runs packages that use onnxruntime, as they are, on it and on shopfloor: in one environment, with one engine or
-/// the other in a folder beside it.
-fn packages(package: &Path, work: &Path, wheel: &Path) -> Result<(), String> {
-    let programs = package.join("tests/packages");
+/// the other in a folder beside it. The programs and the list of the packages lie in `folder` of the tests.
+fn packages(package: &Path, work: &Path, wheel: &Path, folder: &str) -> Result<(), String> {
+    let tests = package.join("tests");
+    let programs = tests.join(folder);
     let list = text(&programs.join("requirements.txt"));
     let all = Environment::new(
-        work.join("packages"),
+        work.join(folder.replace('/', "-")),
         &["--no-deps", "--requirement", &list],
     )?;
     let engine = |name: &str, of: &[&str]| -> Result<PathBuf, String> {
@@ -183,8 +221,8 @@ fn packages(package: &Path, work: &Path, wheel: &Path) -> Result<(), String> {
     let ours = engine("shopfloor", &[&text(wheel)])?;
     let python = all.0.join("bin/python");
     run(Command::new(&python)
-        .arg(programs.join("compare.py"))
-        .args([&python, &theirs, &ours]))
+        .arg(tests.join("packages/compare.py"))
+        .args([&python, &theirs, &ours, &programs]))
 }
 
 fn text(path: &Path) -> String {

@@ -3,7 +3,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use shopfloor::RunError;
+use shopfloor::ErrorKind;
 
 create_exception!(
     shopfloor,
@@ -71,26 +71,14 @@ pub fn classes(py: Python<'_>) -> [(&'static str, Bound<'_, PyType>); 8] {
 /// An error of the library as an exception of the class that fits.
 pub fn of(e: shopfloor::Error) -> PyErr {
     let text = e.to_string();
-    match &e {
-        shopfloor::Error::Model(_) if e.is_damaged() => DamagedError::new_err(text),
-        shopfloor::Error::Model(_) if e.is_unsupported() => UnsupportedError::new_err(text),
-        shopfloor::Error::Model(_) | shopfloor::Error::Plan(_) => ModelError::new_err(text),
-        shopfloor::Error::Run(run) => of_run(run, text),
-        shopfloor::Error::Usage(_) | shopfloor::Error::Machine(_) => UsageError::new_err(text),
+    match e.kind() {
+        ErrorKind::Damaged => DamagedError::new_err(text),
+        ErrorKind::Unsupported => UnsupportedError::new_err(text),
+        ErrorKind::Model | ErrorKind::Io => ModelError::new_err(text),
+        ErrorKind::Input => InputError::new_err(text),
+        ErrorKind::Cancelled => CancelledError::new_err(text),
+        ErrorKind::Refused | ErrorKind::Failed => RequestError::new_err(text),
+        ErrorKind::Usage => UsageError::new_err(text),
         _ => Error::new_err(text),
-    }
-}
-
-fn of_run(e: &RunError, text: String) -> PyErr {
-    match e {
-        RunError::Missing { .. }
-        | RunError::Unknown { .. }
-        | RunError::Type { .. }
-        | RunError::Shape { .. }
-        | RunError::Dim { .. }
-        | RunError::Sizes(_)
-        | RunError::Assumed { .. } => InputError::new_err(text),
-        RunError::Cancelled => CancelledError::new_err(text),
-        _ => RequestError::new_err(text),
     }
 }

@@ -4,7 +4,7 @@ use crate::{errors, ports, trace, value, views};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyList, PyString};
-use shopfloor::{Call, Engine, Outputs, Tensor};
+use shopfloor::{Call, Device, Engine, Outputs, Tensor};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,13 +16,14 @@ static ENGINES: Mutex<BTreeMap<String, Arc<Engine>>> = Mutex::new(BTreeMap::new(
 const RUNNING: usize = 64;
 const WAITING: usize = 1 << 16;
 
-fn engine(device: &str) -> Result<Arc<Engine>, shopfloor::Error> {
+fn engine(device: &Device) -> Result<Arc<Engine>, shopfloor::Error> {
+    let name = device.to_string();
     let mut all = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(e) = all.get(device) {
+    if let Some(e) = all.get(&name) {
         return Ok(e.clone());
     }
-    let made = shopfloor::engine_on(device, None, None, None)?;
-    all.insert(device.to_string(), made.clone());
+    let made = shopfloor::engine_on(&name, None, None, None)?;
+    all.insert(name, made.clone());
     Ok(made)
 }
 
@@ -91,7 +92,7 @@ enum Source {
 
 fn open(source: Source, options: &Options) -> Result<shopfloor::Session, shopfloor::Error> {
     let mut builder = shopfloor::Session::builder()
-        .with_engine(engine(&options.device)?)
+        .with_engine(engine(&options.device.parse()?)?)
         .with_queue(RUNNING, WAITING);
     if let Some(threads) = options.threads {
         builder = builder.with_workers(threads);

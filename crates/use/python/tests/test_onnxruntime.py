@@ -220,3 +220,96 @@ def test_run_options(add):
     options.terminate = False
     assert not options.terminate
     assert ort.InferenceSession(add).run(None, {"a": X, "b": X}, options)
+
+
+def test_messages_go_to_a_callback(add):
+    got = []
+    ort.set_default_logger_callback(lambda *message: got.append(message), severity=0)
+    ort.InferenceSession(add)
+    ort.set_default_logger_callback(None)
+    ort.set_default_logger_severity(2)
+    (message,) = got
+    assert [type(part) for part in message] == [int, str, str, str, str]
+    for call in (lambda: ort.set_default_logger_callback(print, severity=5), lambda: ort.set_default_logger_callback("x")):
+        with pytest.raises(RuntimeError):
+            call()
+
+
+def test_providers_are_checked(add):
+    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="Unknown Provider Type: Nope"):
+        ort.InferenceSession(add).set_providers(["Nope"])
+    with pytest.raises(ValueError, match="should be a sequence"):
+        ort.InferenceSession(add, providers=3)
+    with pytest.warns(UserWarning, match="Duplicate provider"):
+        ort.InferenceSession(add, providers=["CPUExecutionProvider"] * 2)
+
+
+def test_options_are_read_from_the_model(add, monkeypatch):
+    model = onnx.load_from_string(add)
+    helper.set_model_props(model, {"ort_config": json.dumps({"session_options": {"intra_op_num_threads": 2}})})
+    path_or_bytes = model.SerializeToString()
+    assert ort.InferenceSession(path_or_bytes).get_session_options().intra_op_num_threads == 0
+    monkeypatch.setenv("ORT_LOAD_CONFIG_FROM_MODEL", "1")
+    assert ort.InferenceSession(path_or_bytes).get_session_options().intra_op_num_threads == 2
+
+
+def test_devices_and_memory_are_described():
+    device = ort.OrtDevice.make("cuda", 1)
+    assert (device.device_type(), device.device_id(), device.device_vendor_id()) == (1, 1, ort.OrtDeviceVendorId.NVIDIA)
+    with pytest.raises(Exception, match="Unsupported device type: nope"):
+        ort.OrtDevice.make("nope", 0)
+    with pytest.raises(RuntimeError, match="Invalid OrtArenaCfg option: nope"):
+        ort.OrtArenaCfg({"nope": 1})
+    kinds = ort.OrtMemoryInfoDeviceType.CPU, 0, 0, ort.OrtDeviceMemoryType.DEFAULT, 128
+    info = ort.OrtMemoryInfo.create_v2("a", *kinds, ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR)
+    assert (info.name, info.mem_type, info.device_vendor_id) == ("a", ort.OrtMemType.DEFAULT, 0)
+
+
+def test_values_keep_their_size():
+    value = ort.OrtValue.ortvalue_from_numpy(X.copy())
+    value.update_inplace(X + 1)
+    np.testing.assert_array_equal(value.numpy(), X + 1)
+    with pytest.raises(RuntimeError, match="does not match the size"):
+        value.update_inplace(X[:1])
+    assert not np.shares_memory(np.array(value, copy=True), value.numpy())
+
+
+def test_a_binding_belongs_to_its_session(add):
+    with pytest.raises(ValueError, match="the session that created it"):
+        ort.InferenceSession(add).run_with_iobinding(ort.InferenceSession(add).io_binding())
+
+
+def test_sequences_hold_one_type():
+    sequence = helper.make_tensor_sequence_value_info("s", TensorProto.INT64, None)
+    count = helper.make_tensor_value_info("n", TensorProto.INT64, [])
+    graph = helper.make_graph([helper.make_node("SequenceLength", ["s"], ["n"])], "g", [sequence], [count])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    s = ort.InferenceSession(model.SerializeToString())
+    assert s.run(None, {"s": [np.zeros(2, np.int64)]})[0] == 1
+    with pytest.raises(RuntimeError, match="convert it"):
+        s.run(None, {"s": [X]})
+
+
+def test_inputs_whose_rank_is_not_stated(tmp_path):
+    node = helper.make_node("Abs", ["x"], ["y"])
+    model = model_of([node], [("x", TensorProto.FLOAT, None)], [("y", TensorProto.FLOAT, None)])
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    for source in (str(path), path.read_bytes()):
+        s = ort.InferenceSession(source)
+        assert [arg.shape for arg in s.get_inputs() + s.get_outputs()] == [[], []]
+        for shape in ((2, 3), (4,), (), (1, 0, 2), (5,)):
+            x = np.full(shape, -2, np.float32)
+            np.testing.assert_array_equal(s.run(None, {"x": x})[0], -x)
+        with pytest.raises(state.InvalidArgument, match="Unexpected input data type"):
+            s.run(None, {"x": np.zeros(3)})
+
+
+def test_types_for_pytorch(add):
+    from shopfloor.onnxruntime.transformers.io_binding_helper import TypeHelper
+
+    s = ort.InferenceSession(add)
+    assert TypeHelper.get_io_numpy_type_map(s) == dict.fromkeys("abc", np.float32)
+    assert TypeHelper.ort_type_to_onnx_type(TypeHelper.get_output_type(s, "c")) == TensorProto.FLOAT
+    with pytest.raises(ValueError):
+        TypeHelper.ort_type_to_numpy_type("tensor(string)")

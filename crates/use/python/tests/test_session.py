@@ -234,3 +234,8 @@ def test_machines_are_listed():
     assert "cpu" in [m.name for m in all] and len(all) > 3
     (h100,) = shopfloor.machines("h100")
     assert h100.name and str(h100) == h100.table
+
+
+def test_none_is_no_tensor(add):
+    with pytest.raises(shopfloor.InputError, match="give an array"):
+        shopfloor.Session(add).run(None, {"a": None, "b": np.ones((1, 2), np.float32)})

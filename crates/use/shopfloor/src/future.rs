@@ -81,7 +81,12 @@ impl Session {
         let named: Vec<(&str, Arc<Tensor>)> =
             owned.iter().map(|(n, t)| (n.as_ref(), t.clone())).collect();
         let names = named.iter().map(|(n, _)| *n);
-        RunFuture(match self.session_giving(names) {
+        let ranks = named.iter().map(|(n, t)| (*n, t.shape().len()));
+        let found = self.session_ranked(ranks).and_then(|ranked| {
+            let other = ranked.as_deref().unwrap_or(self).session_giving(names)?;
+            Ok(other.or(ranked))
+        });
+        RunFuture(match found {
             Err(e) => Sent::Failed(Some(e)),
             Ok(other) => {
                 let session = other.as_deref().unwrap_or(self).shared();

@@ -41,6 +41,10 @@ pub struct ModelOptions {
     /// Numbers for extents that only the data gives, by their symbols' names, which the model is planned for. A request
     /// that comes to others is planned for those.
     pub late: BTreeMap<String, i64>,
+    /// Ranks of inputs for which the model states none. Requests of other ranks are run by sessions of those, which are
+    /// made when the first such request comes. Where nothing is said, the first rank is taken that the model can be
+    /// read with.
+    pub ranks: BTreeMap<String, usize>,
     /// Kernels of one's own for operators: their texts by domain (empty: ONNX's own) and name.
     pub kernels: BTreeMap<(String, String), String>,
     /// Operators whose code is a closure, by domain (empty: ONNX's own) and name.
@@ -71,8 +75,13 @@ impl ModelOptions {
     #[doc(hidden)]
     pub fn import(&self) -> Result<onnx::ImportOptions, Error> {
         let fixed = self.dims.iter().filter(|(_, r)| r.lo == r.hi);
+        let mut shapes = self.shapes.clone();
+        for (name, &rank) in &self.ranks {
+            let open = || (0..rank).map(|axis| open_dim(name, axis)).collect();
+            shapes.entry(name.clone()).or_insert_with(open);
+        }
         Ok(onnx::ImportOptions {
-            shapes: self.shapes.clone(),
+            shapes,
             dims: fixed.map(|(name, r)| (name.to_string(), r.lo)).collect(),
             customs: crate::custom::operators(self)?,
             taken: self.taken.clone(),
@@ -138,6 +147,33 @@ pub(crate) fn check_ranges(dims: &DimBox) -> Result<(), Error> {
     }
 }
 
+/// Ranks that inputs are taken to have for which nothing states one, in the order in which they are tried.
+const RANKS: [usize; 6] = [2, 4, 3, 1, 0, 5];
+
+/// The size of a dimension of an input whose rank the model does not state.
+fn open_dim(input: &str, axis: usize) -> Dim {
+    let known = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let name: String = input
+        .chars()
+        .map(|c| if known(c) { c } else { '_' })
+        .collect();
+    Dim::sym(&format!("{name}.d{axis}"))
+}
+
+fn states_rank(port: &onnx::proto::ValueInfo) -> bool {
+    !matches!(&port.ty, Some(onnx::proto::Type::Tensor(t)) if t.shape.is_none())
+}
+
+/// Names of the inputs whose rank neither the model nor the caller states.
+fn unstated(file: &onnx::ModelFile, options: &ModelOptions) -> Vec<String> {
+    let graph = &file.model.graph;
+    let open = graph.inputs.iter().filter(|i| !states_rank(i));
+    open.filter(|i| !options.shapes.contains_key(&i.name) && !options.ranks.contains_key(&i.name))
+        .filter(|i| !graph.initializers.iter().any(|t| t.name == i.name))
+        .map(|i| i.name.clone())
+        .collect()
+}
+
 fn bound(name: &str, options: &ModelOptions) -> String {
     format!("{name} {options:?}")
 }
@@ -184,7 +220,8 @@ impl Model {
         let _span = crate::spans::load(path);
         let file = onnx::ModelFile::open(path).map_err(onnx::ImportError::from)?;
         let model = Model::of_file(&file, path, options)?;
-        if let Some(c) = cache {
+        // What is kept is found by the options given, and ranks were added to those.
+        if let Some(c) = cache.filter(|_| model.options.ranks == options.ranks) {
             kept::keep(c, path, &text, &model.program, &model.report);
         }
         Ok(model)
@@ -240,6 +277,40 @@ impl Model {
     }
 
     fn of_file(
+        file: &onnx::ModelFile,
+        path: &Path,
+        options: &ModelOptions,
+    ) -> Result<Model, Error> {
+        let unstated = unstated(file, options);
+        if unstated.is_empty() {
+            return Model::of_ranks(file, path, options);
+        }
+        let of = |rank: usize| {
+            let mut options = options.clone();
+            let ranks = unstated.iter().map(|name| (name.clone(), rank));
+            options.ranks.extend(ranks);
+            Model::of_ranks(file, path, &options)
+        };
+        let mut model = match of(RANKS[0]) {
+            Ok(model) => model,
+            Err(e) => RANKS[1..].iter().find_map(|&r| of(r).ok()).ok_or(e)?,
+        };
+        // Outputs are not of the rank that was taken.
+        for (port, stated) in model
+            .report
+            .outputs
+            .iter_mut()
+            .zip(&file.model.graph.outputs)
+        {
+            if !states_rank(stated) {
+                port.dims = None;
+            }
+        }
+        Ok(model)
+    }
+
+    /// A model that states the ranks of all inputs, or is told them.
+    fn of_ranks(
         file: &onnx::ModelFile,
         path: &Path,
         options: &ModelOptions,

@@ -373,7 +373,7 @@ impl SessionBuilder {
             inner,
             cache: self.cache.clone(),
             builder: self.clone().with_engine(engine),
-            giving: Mutex::default(),
+            others: Mutex::default(),
         };
         if let Some(b) = self.batching.filter(|b| b.max_items > 1) {
             crate::division::check_joining(&session.model)?;
@@ -386,6 +386,9 @@ impl SessionBuilder {
     }
 }
 
+/// Initialisers that requests give, and ranks of inputs that the model does not state.
+type Otherwise = (BTreeSet<String>, BTreeMap<String, usize>);
+
 /// A model ready to run; shared by any number of threads.
 pub struct Session {
     model: Model,
@@ -393,8 +396,9 @@ pub struct Session {
     cache: Option<Cache>,
     /// How it was made.
     builder: SessionBuilder,
-    /// Sessions of the same model for requests that give initialisers, by which they give.
-    giving: Mutex<BTreeMap<BTreeSet<String>, Arc<Session>>>,
+    /// Sessions of the same model for requests that give initialisers, or inputs of other ranks where the model states
+    /// none, by both.
+    others: Mutex<BTreeMap<Otherwise, Arc<Session>>>,
 }
 
 impl Session {
@@ -482,12 +486,16 @@ impl Session {
     }
 
     /// Runs `f` on the session for requests that give what `inputs` gives: this one, unless initialisers
-    /// that are inputs too are among them.
+    /// that are inputs too are among them, or the model states no rank and theirs are others.
     fn giving<R>(
         &self,
         inputs: &[(&str, &Tensor)],
         mut f: impl FnMut(&Session) -> Result<R, Error>,
     ) -> Result<R, Error> {
+        let ranks = inputs.iter().map(|(name, t)| (*name, t.shape().len()));
+        if let Some(s) = self.session_ranked(ranks)? {
+            return s.giving(inputs, f);
+        }
         let out = f(self);
         if !matches!(out, Err(Error::Run(runtime::RunError::Unknown { .. }))) {
             return out;
@@ -515,17 +523,44 @@ impl Session {
         if given.is_subset(&self.model.options().given) {
             return Ok(None);
         }
-        let mut all = self.giving.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(s) = all.get(&given) {
-            return Ok(Some(s.clone()));
+        let mut options = self.model.options().clone();
+        options.given.extend(given);
+        Ok(Some(self.session_with(options)?))
+    }
+
+    /// The session for requests whose inputs have these ranks, where the model does not state them and this one is not
+    /// it.
+    pub(crate) fn session_ranked<'n>(
+        &self,
+        inputs: impl Iterator<Item = (&'n str, usize)>,
+    ) -> Result<Option<Arc<Session>>, Error> {
+        let own = &self.model.options().ranks;
+        if own.is_empty() {
+            return Ok(None);
         }
+        let given = inputs.filter(|(name, _)| own.contains_key(*name));
+        let given = given.map(|(name, rank)| (name.to_string(), rank));
+        let mut options = self.model.options().clone();
+        options.ranks.extend(given);
+        if options.ranks == *own {
+            return Ok(None);
+        }
+        Ok(Some(self.session_with(options)?))
+    }
+
+    /// A session of the same model with other options, made once.
+    fn session_with(&self, options: ModelOptions) -> Result<Arc<Session>, Error> {
+        let key = (options.given.clone(), options.ranks.clone());
+        let mut all = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(s) = all.get(&key) {
+            return Ok(s.clone());
+        }
+        let model = self.model.again(&options, self.cache.as_ref())?;
         let mut builder = self.builder.clone();
-        builder.options = self.model.options().clone();
-        builder.options.given.extend(given.iter().cloned());
-        let model = self.model.again(&builder.options, self.cache.as_ref())?;
+        builder.options = options;
         let made = Arc::new(builder.commit(model)?);
-        all.insert(given, made.clone());
-        Ok(Some(made))
+        all.insert(key, made.clone());
+        Ok(made)
     }
 
     /// The runtime's session, to be held.

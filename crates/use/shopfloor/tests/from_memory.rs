@@ -82,3 +82,35 @@ fn a_stored_profile_is_that_of_its_requests() {
     assert!(!profile.steps.is_empty());
     assert!(profile.steps.iter().all(|step| step.time_us > 0.0));
 }
+
+#[test]
+fn inputs_whose_rank_is_not_stated_have_that_of_the_request() {
+    let builder = Session::builder().with_threads(1);
+    let s = builder
+        .commit_from_memory(crate::common::unranked())
+        .unwrap();
+    let dims = s.inputs().map(|p| p.dims.clone());
+    assert!(
+        dims.chain([s.outputs()[0].dims.clone()])
+            .all(|d| d.is_none())
+    );
+    let number = |shape: &[usize], v: f32| {
+        let count = shape.iter().product();
+        Tensor::from_array((shape.to_vec(), vec![v; count])).unwrap()
+    };
+    for (x, b, y) in [
+        (&[2, 3][..], &[3][..], &[2, 3][..]),
+        (&[], &[], &[]),
+        (&[4], &[1, 2, 1, 4], &[1, 2, 1, 4]),
+        (&[2, 3], &[3], &[2, 3]),
+    ] {
+        let (x, b) = (number(x, 1.0), number(b, 2.0));
+        let outputs = s.run(inputs!["x" => &x, "b" => &b]).unwrap();
+        assert_eq!(outputs["y"], number(y, 3.0));
+        let sent = s.run_async([("x", x), ("b", b)]);
+        let outputs = crate::futures::block_on(sent).unwrap();
+        assert_eq!(outputs["y"], number(y, 3.0));
+    }
+    let (x, b) = (number(&[3], 1.0), number(&[2], 2.0));
+    assert!(s.run(inputs!["x" => &x, "b" => &b]).is_err());
+}

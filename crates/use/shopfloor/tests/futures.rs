@@ -37,7 +37,7 @@ impl Bell {
     }
 }
 
-fn block_on<F: Future + Unpin>(mut f: F) -> F::Output {
+pub fn block_on<F: Future + Unpin>(mut f: F) -> F::Output {
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(bell.clone());
     let mut cx = Context::from_waker(&waker);

@@ -13,6 +13,8 @@ _MODULES = [
     "onnxruntime.capi.onnxruntime_inference_collection",
     "onnxruntime.capi.onnxruntime_pybind11_state",
     "onnxruntime.capi.onnxruntime_validation",
+    "onnxruntime.transformers",
+    "onnxruntime.transformers.io_binding_helper",
 ]
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ._native import InputError
 from ._types import NUMPY_OF_ONNX
 
 #: Types that numpy has from the package ml_dtypes, and what the native part calls their bits.
@@ -53,12 +54,18 @@ def prepared(value: Any, kind: str) -> tuple[str, Any, Any]:
     if kind.startswith("optional("):
         return ("none", None, ()) if value is None else ("some", value, ())
     if kind.startswith("seq(") and isinstance(value, (list, tuple)):
+        want = NUMPY_OF_ONNX.get(kind[4:-1])
+        for item in value:
+            if want is not None and isinstance(item, np.ndarray) and item.dtype.kind in "fiub" and item.dtype != want:
+                raise TypeError(f"the sequence holds an array of {item.dtype}, but the model takes {kind}; convert it")
         return "sequence", list(value), ()
+    if value is None:
+        raise InputError(f"None is given for an input of type {kind}; give an array")
     if isinstance(value, dict):
         return "map", _map(value), ()
     array = _array(value, kind)
     name = array.dtype.name
-    if array.dtype.kind in "OUST":
+    if array.dtype.kind in "OUST" or (kind == "tensor(string)" and array.dtype.type is np.void):
         return "text", _texts(array), array.shape
     if kind == "tensor(bfloat16)" and name == "uint16":
         return "bf16", array.tobytes(), array.shape

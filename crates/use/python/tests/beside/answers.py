@@ -61,18 +61,35 @@ def plain(value):
 
 def wrong_requests(feed):
     """Requests that differ from a right one in one thing each, by what that is."""
+    yield "nothing", {}
     yield "a name too much", {**feed, "no such input": np.zeros(1, np.float32)}
     for name, value in feed.items():
-        left = {n: v for n, v in feed.items() if n != name}
-        yield f"without {name}", left
-        if isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
-            other = np.float64 if value.dtype != np.float64 else np.float32
-            yield f"{name} of another type", {**feed, name: value.astype(other)}
-            yield f"{name} of another rank", {**feed, name: value[None]}
-            if value.ndim:
-                longer = np.concatenate([value, value[:1]]) if len(value) else np.zeros((1, *value.shape[1:]), value.dtype)
-                yield f"{name} longer", {**feed, name: longer}
-        break
+        yield f"without {name}", {n: v for n, v in feed.items() if n != name}
+        yield f"{name} is None", {**feed, name: None}
+        for form, other in wrong_values(value) if isinstance(value, np.ndarray) else ():
+            yield f"{name} {form}", {**feed, name: other}
+
+
+def wrong_values(value):
+    """An array in other forms, of which some are right, by what they are."""
+    yield "of another rank", value[None]
+    yield "in the order of columns", np.asfortranarray(value)
+    yield "as objects", value.astype(object)
+    if value.ndim:
+        yield "without elements", value[:0]
+        yield "in steps", np.repeat(value, 2, axis=-1)[..., ::2]
+        longer = np.concatenate([value, value[:1]]) if len(value) else np.zeros((1, *value.shape[1:]), value.dtype)
+        yield "longer", longer
+    if value.size:
+        yield "as one number", value.ravel()[0]
+        yield "of no dimension", np.array(value.ravel()[0], value.dtype)
+    if value.ndim and value.dtype.kind in "fiub" and value.size <= 1000:
+        yield "as a list", value.tolist()
+    if value.dtype.kind in "fiu":
+        yield "of another type", value.astype(np.float64 if value.dtype != np.float64 else np.float32)
+        yield "as booleans", value != 0
+        if value.dtype.itemsize > 1:
+            yield "in the other byte order", value.astype(value.dtype.newbyteorder())
 
 
 def answers(folder, onnxruntime):

@@ -10,15 +10,19 @@ import json
 import pathlib
 import pickle
 import random
+import re
 import subprocess
 import sys
 import tempfile
 
 import numpy as np
+from behaviours import KNOWN
 
 ANSWERS = pathlib.Path(__file__).parent / "answers.py"
-#: Questions about the interface, beside those about models.
+#: Questions about the interface, beside those about models: its odd ends, and what onnxruntime's own tests are about.
 ODD = pathlib.Path(__file__).parent / "odd.py"
+#: Values that are read here as what they stand for.
+READ_HERE = ("in the other byte order", "as one number")
 #: Operators whose answers are random.
 RANDOM = ("bernoulli", "dropout", "random", "multinomial")
 
@@ -116,6 +120,12 @@ def compared(theirs, ours):
             differs = None
         elif what == "run" and equal(ours["reference"], ours["run"]):
             differs = None  # The standard's own answer, whatever onnxruntime gives.
+        elif what.endswith(" is None") and answer[0] == "gives" and ours[what][0] == "raises":
+            differs = None  # onnxruntime makes something of None where an operator looks at shapes alone; it is refused here.
+        elif equal(answer, theirs["run"]) and equal(ours.get(what), ours["run"]):
+            differs = None  # Both as the right request, which was looked at.
+        elif what.endswith(READ_HERE) and equal(ours.get(what), ours["run"]):
+            differs = None  # The right answer, which onnxruntime refuses to give or gives for swapped bytes.
         else:
             differs = difference(answer, ours.get(what, ("raises", "nothing", "")))
         if differs:
@@ -124,13 +134,15 @@ def compared(theirs, ours):
 
 
 def odd(their_python, our_python):
-    """How many odd requests, options and models are answered otherwise; each is printed."""
+    """How many questions about the interface are answered otherwise; each is printed, and those that are known counted."""
     run = lambda *command: subprocess.run([*command], capture_output=True, text=True, check=True).stdout
     theirs, ours = (json.loads(run(*c).splitlines()[-1]) for c in ((their_python, ODD), (our_python, ODD, "--ours")))
     differing = [name for name in theirs if theirs[name] != ours.get(name)]
+    known = [name for name in differing if any(re.match(pattern, name) for pattern in KNOWN)]
+    differing = [name for name in differing if name not in known]
     for name in differing:
         print(f"{name}: {ours.get(name)}, not {theirs[name]}")
-    print(f"{len(theirs)} odd questions, {len(differing)} answered otherwise")
+    print(f"{len(theirs)} questions about the interface, {len(differing)} answered otherwise, and {len(known)} as is known")
     return len(differing)
 
 

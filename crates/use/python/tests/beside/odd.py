@@ -1,15 +1,17 @@
 """Asks `onnxruntime`, as an environment has it, what odd models, requests and options give, and prints the answers
-as JSON: what is given, or the class of what is raised.
+as JSON: what is given, or the class of what is raised; and the same of `behaviours.py`.
 
     python odd.py [--ours]
 """
 
 import collections
+import itertools
 import json
 import sys
 import types
 import warnings
 
+import behaviours
 import numpy as np
 from onnx import TensorProto as T
 from onnx import helper
@@ -193,7 +195,8 @@ def main():
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
-    print(json.dumps({name: answer(call) for name, call in questions(onnxruntime)}))
+    all = itertools.chain(questions(onnxruntime), behaviours.questions(onnxruntime))
+    print(json.dumps({name: answer(call) for name, call in all}))
 
 
 if __name__ == "__main__":

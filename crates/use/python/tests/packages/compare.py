@@ -1,9 +1,9 @@
 """Runs packages that use onnxruntime, unchanged, on onnxruntime and on shopfloor, and compares what they print.
 
-    python compare.py PYTHON THEIRS OURS [PROGRAM...]
+    python compare.py PYTHON THEIRS OURS FOLDER [PROGRAM...]
 
 PYTHON is that of an environment with the packages and neither engine; THEIRS and OURS are folders that have
-onnxruntime and shopfloor. Ends with 1 where something differs.
+onnxruntime and shopfloor, FOLDER has the programs. Ends with 1 where something differs.
 """
 
 import json
@@ -22,7 +22,7 @@ def said(command, engine):
     """What a program prints last with an engine, as JSON, and the seconds that it took; its complaint where it
     fails."""
     began = time.perf_counter()
-    environment = {**os.environ, "PYTHONPATH": engine, "CUDA_VISIBLE_DEVICES": ""}
+    environment = {**os.environ, "PYTHONPATH": f"{engine}{os.pathsep}{HERE}", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, capture_output=True, text=True, cwd=HERE, env=environment)
     seconds = time.perf_counter() - began
     lines = done.stdout.strip().splitlines()
@@ -47,8 +47,8 @@ def farthest(a, b):
 
 
 def main():
-    python, theirs, ours, *names = sys.argv[1:]
-    programs = sorted(HERE.glob("run_*.py"))
+    python, theirs, ours, folder, *names = sys.argv[1:]
+    programs = sorted(pathlib.Path(folder).resolve().glob("run_*.py"))
     differing = 0
     for program in programs:
         name = program.stem.removeprefix("run_")

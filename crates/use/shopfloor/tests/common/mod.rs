@@ -70,6 +70,22 @@ fn model(graph: &[Field]) -> Vec<u8> {
     [int(1, 8), field(7, &graph.concat()), field(8, &opset)].concat()
 }
 
+/// An ONNX file with x + b, neither of whose ranks is stated.
+#[allow(dead_code)] // Not every test's.
+pub fn unranked() -> Vec<u8> {
+    let open = |f: u64, name: &str| {
+        let tensor = field(1, &int(1, 1));
+        field(f, &[text(1, name), field(2, &tensor)].concat())
+    };
+    model(&[
+        node("Add", &["x", "b"], "y"),
+        text(2, "unranked"),
+        open(11, "x"),
+        open(11, "b"),
+        open(12, "y"),
+    ])
+}
+
 /// An ONNX file with the sum over all of exp(tanh(x)) for `n` numbers.
 #[allow(dead_code)] // Not every test's.
 pub fn sums(n: u64) -> Vec<u8> {

@@ -6,6 +6,9 @@ What is not supported raises an error that names it.
 """
 
 from ._environment import (
+    copy_tensors,
+    create_and_register_allocator,
+    create_and_register_allocator_v2,
     disable_telemetry_events,
     enable_telemetry_events,
     get_all_providers,
@@ -16,8 +19,10 @@ from ._environment import (
     has_collective_ops,
     preload_dlls,
     print_debug_info,
+    set_default_logger_callback,
     set_default_logger_severity,
     set_default_logger_verbosity,
+    set_global_thread_pool_sizes,
     set_seed,
 )
 from ._enums import (
@@ -25,6 +30,9 @@ from ._enums import (
     ExecutionOrder,
     GraphOptimizationLevel,
     OrtAllocatorType,
+    OrtDeviceMemoryType,
+    OrtDeviceVendorId,
+    OrtMemoryInfoDeviceType,
     OrtMemType,
     OrtSparseFormat,
 )
@@ -33,6 +41,8 @@ from ._values import OrtDevice, OrtValue, SparseTensor
 from ._binding import IOBinding
 from ._session import InferenceSession
 from ._version import VERSION as __version__
+from .capi import onnxruntime_validation
+from .capi.onnxruntime_validation import cuda_version, package_name, version
 from . import capi
 
 SessionIOBinding = IOBinding

@@ -54,6 +54,8 @@ class IOBinding:
     ) -> None:
         """Asks for an output; with an address it is written there."""
         on_host(device_type, "IOBinding.bind_output")
+        if buffer_ptr is not None and (element_type is None or shape is None):
+            raise ValueError("`element_type` and `shape` are to be provided if pre-allocated memory is provided")
         into = None if buffer_ptr is None else from_pointer(buffer_ptr, shape, element(element_type))
         self._set_output(name, into)
 

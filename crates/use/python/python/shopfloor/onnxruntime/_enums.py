@@ -52,6 +52,35 @@ class OrtMemType(_Named):
     DEFAULT = 0
 
 
+class OrtDeviceMemoryType(_Named):
+    """Whether a device's memory can be read by the host."""
+
+    DEFAULT = 0
+    HOST_ACCESSIBLE = 5
+
+
+class OrtMemoryInfoDeviceType(_Named):
+    """Kinds of devices that memory belongs to."""
+
+    CPU = 0
+    GPU = 1
+    FPGA = 2
+    NPU = 3
+
+
+class OrtDeviceVendorId(IntEnum):
+    """Vendors of devices, by their numbers on the PCI bus."""
+
+    NONE = 0x0000
+    AMD = 0x1002
+    NVIDIA = 0x10DE
+    ARM = 0x13B5
+    MICROSOFT = 0x1414
+    HUAWEI = 0x19E5
+    QUALCOMM = 0x5143
+    INTEL = 0x8086
+
+
 class OrtSparseFormat(_Named):
     """Forms of sparse tensors."""
 

@@ -124,7 +124,8 @@ def _dims(name: str, shape: tuple[int, ...], want: list[Any]) -> Optional[str]:
 def _input(arg: Any, value: Any) -> Optional[str]:
     """What is wrong with the value of an input, in onnxruntime's words."""
     got = _given_type(value)
-    if got is None or not arg.type.startswith("tensor("):
+    comparable = arg.type.startswith("tensor(") or (arg.type.startswith("seq(") and isinstance(value, np.ndarray))
+    if got is None or not comparable:
         return None
     if got != arg.type:
         return f"Unexpected input data type. Actual: ({got}) , expected: ({arg.type})"
@@ -171,7 +172,9 @@ def run(session: Any, names: Any, feed: Any, error: Exception) -> Exception:
         if name not in outputs:
             return InvalidArgument(2, f"Invalid output name:{name}")
     for name, value in feed.items():
-        text = _no_tensor(name, value) if isinstance(error, (TypeError, ValueError, shopfloor.InputError)) else None
+        whole = not args[name].type.startswith("seq(") or not isinstance(value, list)
+        unread = isinstance(error, (TypeError, ValueError, shopfloor.InputError)) and whole
+        text = _no_tensor(name, value) if unread else None
         if text is not None:
             return RuntimeError(text)
         text = _input(args[name], value)

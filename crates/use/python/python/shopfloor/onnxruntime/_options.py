@@ -4,7 +4,15 @@ from typing import Any, Optional, Union
 
 import shopfloor
 
-from ._enums import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, OrtAllocatorType, OrtMemType
+from ._enums import (
+    ExecutionMode,
+    ExecutionOrder,
+    GraphOptimizationLevel,
+    OrtAllocatorType,
+    OrtDeviceMemoryType,
+    OrtMemoryInfoDeviceType,
+    OrtMemType,
+)
 from ._errors import unsupported
 
 
@@ -73,6 +81,28 @@ class SessionOptions(_Options):
         raise unsupported(
             "SessionOptions.add_free_dimension_override_by_denotation", "name the dimension"
         )
+
+    def add_provider_for_devices(self, devices: list, options: dict) -> None:
+        """Not supported."""
+        raise unsupported("SessionOptions.add_provider_for_devices", "leave it out")
+
+    def set_provider_selection_policy(self, policy: Any) -> None:
+        """Not supported."""
+        raise unsupported("SessionOptions.set_provider_selection_policy", "leave it out")
+
+    def set_provider_selection_policy_delegate(self, delegate: Any) -> None:
+        """Not supported."""
+        raise unsupported("SessionOptions.set_provider_selection_policy_delegate", "leave it out")
+
+    def set_ep_context_data_read_func(self, function: Any) -> None:
+        """Not supported."""
+        raise unsupported("SessionOptions.set_ep_context_data_read_func", "leave it out")
+
+    def clear_ep_context_data_read_func(self) -> None:
+        """Accepted: there is no such function."""
+
+    def set_load_cancellation_flag(self, value: bool) -> None:
+        """Accepted: a model that is being read is read to its end."""
 
     def add_provider(self, name: str, options: dict) -> None:
         """Names an execution provider for the session."""
@@ -189,10 +219,39 @@ class OrtMemoryInfo:
         self.device_id = id
         self.allocator_type = allocator
         self.mem_type = kind
+        self.device_mem_type = OrtDeviceMemoryType.DEFAULT
+        self.device_vendor_id = 0
+
+    @staticmethod
+    def create_v2(
+        name: str,
+        device: OrtMemoryInfoDeviceType,
+        vendor_id: int,
+        device_id: int,
+        memory: OrtDeviceMemoryType,
+        alignment: int,
+        allocator: OrtAllocatorType,
+    ) -> "OrtMemoryInfo":
+        """The same with the vendor and the kind of the device's memory."""
+        info = OrtMemoryInfo(name, allocator, device_id, OrtMemType.DEFAULT)
+        info.device_mem_type, info.device_vendor_id = memory, vendor_id
+        return info
 
 
 class OrtArenaCfg:
     """Accepted: shopfloor's plans hold the memory of a request."""
 
-    def __init__(self, *arguments: Any) -> None:
-        self.settings = arguments
+    max_mem: int = 0
+    arena_extend_strategy: int = -1
+    initial_chunk_size_bytes: int = -1
+    max_dead_bytes_per_chunk: int = -1
+    initial_growth_chunk_size_bytes: int = -1
+    max_power_of_two_extend_bytes: int = -1
+
+    def __init__(self, *settings: Any) -> None:
+        names = list(OrtArenaCfg.__annotations__)
+        given = settings[0] if len(settings) == 1 and isinstance(settings[0], dict) else dict(zip(names, settings))
+        for name, value in given.items():
+            if name not in names:
+                raise RuntimeError(f"Invalid OrtArenaCfg option: {name}; there are {', '.join(names)}")
+            setattr(self, name, int(value))

@@ -12,7 +12,7 @@ import shopfloor
 from . import _explain
 from ._binding import IOBinding
 from ._enums import OrtAllocatorType, OrtMemType
-from ._environment import get_all_providers, get_available_providers
+from ._environment import get_all_providers, get_available_providers, log
 from ._errors import Fail, Status, unsupported
 from ._options import ModelMetadata, NodeArg, OrtMemoryInfo, RunOptions, SessionOptions
 from ._values import OrtValue
@@ -23,26 +23,30 @@ def check_and_normalize_provider_args(
     provider_options: Optional[Sequence[dict]],
     available_provider_names: Sequence[str],
 ) -> tuple[list[str], list[dict]]:
-    """Names and options of providers in one form; those that are not there are left out with a warning."""
+    """Names and options of providers in one form; warns of those that are not there or named twice."""
     if providers is None:
         return [], []
-    if provider_options is not None and len(providers) != len(provider_options):
-        raise ValueError("'providers' and 'provider_options' should be the same length if both are given.")
+    for name, given in (("providers", providers), ("provider_options", provider_options)):
+        if not isinstance(given, (Sequence, type(None))):
+            raise ValueError(f"'{name}' should be a sequence.")
+    pairs = [p if isinstance(p, tuple) and len(p) == 2 else (p, {}) for p in providers]
+    if provider_options is not None:
+        if len(providers) != len(provider_options):
+            raise ValueError("'providers' and 'provider_options' should be the same length if both are given.")
+        if not all(isinstance(provider, str) for provider in providers):
+            raise ValueError("Only string values for 'providers' are supported if 'provider_options' is given.")
+        pairs = list(zip(providers, provider_options))
+    if not all(isinstance(name, str) and isinstance(options, dict) for name, options in pairs):
+        raise ValueError("'providers' values must be either strings or (string, dict) tuples.")
     found: dict[str, dict] = {}
-    for k, provider in enumerate(providers):
-        name, options = provider if isinstance(provider, tuple) else (provider, {})
-        if not isinstance(name, str):
-            raise ValueError("'providers' values must be either strings or (string, dict) tuples.")
-        if provider_options is not None:
-            options = provider_options[k]
-        if name in available_provider_names:
-            found.setdefault(name, {str(key): str(value) for key, value in options.items()})
-        else:
-            warnings.warn(
-                f"Specified provider '{name}' is not in available provider names."
-                f"Available providers: '{', '.join(available_provider_names)}'",
-                stacklevel=4,
-            )
+    for name, options in pairs:
+        if name not in available_provider_names:
+            there = ", ".join(available_provider_names)
+            text = f"Specified provider '{name}' is not in available provider names.Available providers: '{there}'"
+            warnings.warn(text, stacklevel=4)
+        if name in found:
+            warnings.warn(f"Duplicate provider '{name}' encountered, ignoring.", stacklevel=4)
+        found.setdefault(name, {str(key): str(value) for key, value in options.items()})
     return list(found), list(found.values())
 
 
@@ -95,6 +99,17 @@ class Session:
         """Where outputs lie."""
         return self._memory_infos(len(self._outputs_meta))
 
+    def get_input_epdevices(self) -> list[None]:
+        """Devices that execution providers want inputs on: none says."""
+        return [None] * len(self._inputs_meta)
+
+    def get_provider_graph_assignment_info(self) -> list[Any]:
+        """Not supported: one plan runs all of a model."""
+        entry = "session.record_ep_graph_assignment_info"
+        if self._sess_options._entries.get(entry) != "1":
+            raise Fail(1, f"Session configuration entry '{entry}' must be set to \"1\" to ask for this")
+        raise unsupported("InferenceSession.get_provider_graph_assignment_info", "see shopfloor.Session.plan()")
+
     def get_providers(self) -> list[str]:
         """Names of the execution providers of the session."""
         return self._providers
@@ -104,17 +119,19 @@ class Session:
         return self._provider_options
 
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
-        """Makes the session anew with these execution providers."""
-        self._set_providers(providers, provider_options)
+        """Chooses the execution providers, of which there is one."""
+        unknown = self._set_providers(providers, provider_options)
+        if unknown:
+            raise RuntimeError(f"Unknown Provider Type: {unknown[0]}; use 'CPUExecutionProvider'")
 
-    def _set_providers(self, providers: Any, provider_options: Any) -> None:
+    def _set_providers(self, providers: Any, provider_options: Any) -> list[str]:
+        """The same; gives the names that onnxruntime does not know either."""
         available = get_available_providers()
         names, _ = check_and_normalize_provider_args(providers, provider_options, available)
-        if "CPUExecutionProvider" not in names:
-            names.append("CPUExecutionProvider")
-        self._providers = names
+        self._providers = [name for name in names if name in available] or available
         # The CPU has no options, as onnxruntime's has none.
-        self._provider_options: dict[str, dict] = {name: {} for name in names}
+        self._provider_options: dict[str, dict] = {name: {} for name in self._providers}
+        return [name for name in names if name not in get_all_providers()]
 
     def enable_fallback(self) -> None:
         """Accepted."""
@@ -172,12 +189,23 @@ class Session:
         """Not supported."""
         raise unsupported("InferenceSession.run_with_ortvaluevector", "use run_with_ort_values")
 
+    def create_ortvalue_from_shape_and_type(
+        self, shape: Any, element_type: Any, device_type: str, device_id: int = 0, vendor_id: int = -1
+    ) -> OrtValue:
+        """A value with room for elements of that type."""
+        return OrtValue.ortvalue_from_shape_and_type(shape, element_type, device_type, device_id, vendor_id)
+
+    def release_captured_graph(self, graph_annotation_id: int = 0) -> None:
+        """Accepted: nothing is captured."""
+
     def io_binding(self) -> IOBinding:
         """Inputs and outputs that stay from request to request."""
         return IOBinding(self)
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: Optional[RunOptions] = None) -> None:
         """Runs a request on what is bound."""
+        if iobinding._session is not self:
+            raise ValueError("IOBinding must be used with the session that created it.")
         try:
             iobinding._run(run_options)
         except Exception as error:
@@ -199,7 +227,7 @@ class Session:
             for event in json.loads(trace)["traceEvents"]:
                 if "ts" in event:
                     event["ts"] += start
-                events.append(event)
+                events.append({"ts": 0, "dur": 0, "args": {}, **event})
         stamp = time.strftime("%Y-%m-%d_%H-%M-%S")
         name = f"{self._sess_options.profile_file_prefix}_{stamp}.json"
         with open(name, "w", encoding="utf-8") as file:
@@ -243,17 +271,23 @@ class InferenceSession(Session):
         self._enable_fallback = bool(kwargs.get("enable_fallback", True))
         self._read_config_from_model = os.environ.get("ORT_LOAD_CONFIG_FROM_MODEL") == "1"
         self._fallback_providers = ["CPUExecutionProvider"]
-        self._unknown(providers)
-        self._set_providers(providers, provider_options)
+        for name in self._set_providers(providers, provider_options):
+            warnings.warn(f"Unknown Provider Type: {name}", stacklevel=2)
         self._create_inference_session(self._providers, None)
+        if self._read_config_from_model:
+            self._configured()
 
-    @staticmethod
-    def _unknown(providers: Optional[Sequence[Any]]) -> None:
-        """Warns of providers that onnxruntime does not know either."""
-        for provider in providers or []:
-            name = provider[0] if isinstance(provider, tuple) and provider else provider
-            if isinstance(name, str) and name not in get_all_providers():
-                warnings.warn(f"Unknown Provider Type: {name}", stacklevel=3)
+    def _configured(self) -> None:
+        """Takes the options that the model states, where the caller gave none."""
+        import json  # Here, since all wait for the import of this file.
+
+        stated = self._model_meta.custom_metadata_map.get("ort_config")
+        if stated is None or self._sess_options_initial is not None:
+            return
+        for name, value in json.loads(stated).get("session_options", {}).items():
+            kind = type(getattr(self._sess_options, name))
+            setattr(self._sess_options, name, kind(value))
+        self._create_inference_session(self._providers, None)
 
     def _create_inference_session(self, providers: Any, provider_options: Any, disabled_optimizers: Any = None) -> None:
         """Reads the model and plans it."""
@@ -275,6 +309,7 @@ class InferenceSession(Session):
             raise _explain.load(source, error) from None
         self._profiling_start_time_ns = time.time_ns() if options.enable_profiling else 0
         self._describe()
+        log(1, options.logid, "InferenceSession", f"The session of {self._model_path or 'a model in memory'} is ready")
 
     def __getstate__(self) -> dict[str, Any]:
         made = ("_sess", "_native_run", "_inputs_meta", "_outputs_meta", "_overridable_initializers", "_model_meta")

@@ -7,20 +7,30 @@ import numpy as np
 
 from shopfloor._types import CODE_OF_ONNX, NUMPY_OF_CODE, onnx_name
 
+from ._enums import OrtDeviceVendorId
 from ._errors import unsupported
 
 
-class OrtDevice:
-    """A device by name and number. Values are on the host."""
+#: onnxruntime's numbers of kinds of devices, and the vendor that a name stands for.
+_KINDS = {"cpu": 0, "cuda": 1, "gpu": 1, "npu": 3, "cann": 3, "dml": 4, "webgpu": 1}
+_VENDORS = {"cuda": OrtDeviceVendorId.NVIDIA, "dml": OrtDeviceVendorId.MICROSOFT, "cann": OrtDeviceVendorId.HUAWEI}
 
-    def __init__(self, device: Any = "cpu", device_id: int = 0, vendor_id: int = -1) -> None:
-        self._type = "cpu" if device in ("cpu", 0) else str(device)
-        self._id = device_id
+
+class OrtDevice:
+    """A device by its kind and number. Values are on the host."""
+
+    def __init__(self, kind: int, memory: int, *vendor_and_id: int) -> None:
+        self._kind, self._memory = kind, memory
+        *vendor, self._id = vendor_and_id
+        self._vendor = int(vendor[0]) if vendor else 0
 
     @staticmethod
     def make(ort_device_name: str, device_id: int, vendor_id: int = -1) -> "OrtDevice":
         """The device of that name and number."""
-        return OrtDevice(ort_device_name, device_id)
+        if ort_device_name not in _KINDS:
+            raise Exception(f"Unsupported device type: {ort_device_name}; use one of {', '.join(_KINDS)}")
+        vendor = _VENDORS.get(ort_device_name, 0) if vendor_id < 0 else vendor_id
+        return OrtDevice(_KINDS[ort_device_name], 0, vendor, device_id)
 
     @staticmethod
     def cpu() -> int:
@@ -40,9 +50,9 @@ class OrtDevice:
     def _get_c_device(self) -> "OrtDevice":
         return self
 
-    def device_type(self) -> str:
-        """The kind of device."""
-        return self._type
+    def device_type(self) -> int:
+        """The number of the kind of device; 0 for the host."""
+        return self._kind
 
     def device_id(self) -> int:
         """The number of the device."""
@@ -50,18 +60,18 @@ class OrtDevice:
 
     def device_vendor_id(self) -> int:
         """The number of the vendor; 0 for the host."""
-        return 0
+        return self._vendor
 
     def device_mem_type(self) -> int:
         """The kind of memory; 0 for the usual one."""
-        return 0
+        return self._memory
 
 
 def on_host(device: Any, what: str) -> None:
-    """Raises unless ``device`` is the host."""
-    name = device.device_type() if hasattr(device, "device_type") else device
-    if str(name).lower() not in ("cpu", "cuda_pinned"):
-        raise unsupported(f"{what} on '{name}'", "use 'cpu'")
+    """Raises unless ``device``, its name or an ``OrtDevice``, is the host."""
+    made = device if isinstance(device, OrtDevice) else OrtDevice.make(device, 0)
+    if made.device_type() != 0:
+        raise unsupported(f"{what} on '{device}'", "use 'cpu'")
 
 
 def from_pointer(pointer: int, shape: Any, dtype: np.dtype) -> np.ndarray:
@@ -91,6 +101,8 @@ class OrtValue:
     def ortvalue_from_numpy(numpy_obj: Any, device_type: str = "cpu", device_id: int = 0, vendor_id: int = -1) -> "OrtValue":
         """The value of an array, which is shared where it lies in a row."""
         on_host(device_type, "OrtValue.ortvalue_from_numpy")
+        if np.asarray(numpy_obj).dtype.kind in "OUSmM":
+            raise RuntimeError("Only tensors of numbers can be values; give texts to InferenceSession.run")
         return OrtValue(np.ascontiguousarray(numpy_obj) if np.ndim(numpy_obj) else np.asarray(numpy_obj))
 
     @staticmethod
@@ -105,6 +117,8 @@ class OrtValue:
     ) -> "OrtValue":
         """A value with room for elements of that type."""
         on_host(device_type, "OrtValue.ortvalue_from_shape_and_type")
+        if element_type == CODE_OF_ONNX["tensor(bfloat16)"]:
+            return OrtValue(np.zeros(tuple(shape), np.uint16), "tensor(bfloat16)")
         return OrtValue(np.zeros(tuple(shape), element(element_type)))
 
     @staticmethod
@@ -138,7 +152,7 @@ class OrtValue:
         return self._value
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        return np.asarray(self._value, dtype)
+        return np.asarray(self._value, dtype) if copy is None else np.array(self._value, dtype, copy=copy)
 
     def __dlpack__(self, **options: Any) -> Any:
         return self._value.__dlpack__(**options)
@@ -193,6 +207,9 @@ class OrtValue:
 
     def update_inplace(self, np_arr: np.ndarray) -> None:
         """Writes the elements of an array into this tensor."""
+        if np.shape(np_arr) != self._value.shape:
+            text = "The input size of numpy arrays does not match the size of the OrtValue"
+            raise RuntimeError(f"{text}: {list(np.shape(np_arr))} for {self.shape()}")
         np.copyto(self._value, np_arr, casting="no")
 
 

@@ -6,10 +6,15 @@ from .._enums import (
     ExecutionOrder,
     GraphOptimizationLevel,
     OrtAllocatorType,
+    OrtDeviceMemoryType,
+    OrtMemoryInfoDeviceType,
     OrtMemType,
     OrtSparseFormat,
 )
 from .._environment import (
+    copy_tensors,
+    create_and_register_allocator,
+    create_and_register_allocator_v2,
     disable_telemetry_events,
     enable_telemetry_events,
     get_all_providers,
@@ -18,8 +23,10 @@ from .._environment import (
     get_device,
     get_version_string,
     has_collective_ops,
+    set_default_logger_callback,
     set_default_logger_severity,
     set_default_logger_verbosity,
+    set_global_thread_pool_sizes,
     set_seed,
 )
 from .._errors import (
@@ -42,3 +49,8 @@ from .._errors import (
 from .._options import ModelMetadata, NodeArg, OrtArenaCfg, OrtMemoryInfo, RunOptions, SessionOptions
 from .._session import InferenceSession
 from .._values import OrtDevice, OrtValue, SparseTensor
+
+
+def get_default_session_options() -> SessionOptions:
+    """Options as they are when nothing is said."""
+    return SessionOptions()
