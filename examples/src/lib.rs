@@ -8,7 +8,7 @@
 //! | [`hear_many`] | `silero_vad` | as `detect_speech`, one stream per microphone | `output` f32 [1, 1] |
 //! | [`sensor_windows`] | a kernel of one's own | `x` f32 `sensors x window` | `variance` f32 `sensors` |
 //! | [`many_at_once`] | `digits_cnn` | as `classify_digit`, one image a request, all at once | as `classify_digit` |
-//! | [`own_operator`] | one node | `x` f32 [n] | `y` f32 [n] |
+//! | [`own_operator`] | one node | `x` f32 `[n]` | `y` f32 `[n]` |
 //! | [`complete_tokens`] | one that is named | ids, mask and positions i64 [1, tokens] | `logits` f32 [1, tokens, 8192] |
 #![forbid(unsafe_code)]
 

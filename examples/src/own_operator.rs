@@ -19,7 +19,7 @@ fn hard_shrink() -> Operator {
     )
 }
 
-/// Runs a model that has such nodes on `x`, f32 [n]; its output `y` is of the same shape.
+/// Runs a model that has such nodes on `x`, f32 `[n]`; its output `y` is of the same shape.
 ///
 /// # Errors
 /// The model or the operator.

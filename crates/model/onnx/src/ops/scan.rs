@@ -60,7 +60,14 @@ fn scan<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         return Err("its directions must be 0 or 1".into());
     }
     let ways = Ways { states, in_axes, in_ways, out_axes, out_ways };
-    let lengths = lengths.map(|v| c.cast(n, n.tmp("lengths"), v, DType::I64)).transpose()?;
+    let lengths = match lengths {
+        Some(v) => {
+            let most = c.shape(inputs[states]).get(1).cloned().ok_or("scans an input without a sequence")?;
+            let v = c.cast(n, n.tmp("lengths"), v, DType::I64)?;
+            Some(c.lengths(n, v, &most)?)
+        }
+        None => None,
+    };
     let Some(entries) = batch else {
         let Some(ys) = one(c, n, body, &inputs, &ways, None)? else { { poisoned(c, n); return Ok(()) } };
         for (i, y) in ys.into_iter().enumerate() {
