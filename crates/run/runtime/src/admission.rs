@@ -118,10 +118,8 @@ struct Inner {
 
 /// The queue, locked.
 ///
-/// Callers that continue after the calling thread are woken once the queue is unlocked, so that nobody has
-/// to wait for that thread should it lose the processor. Others hear of it at once: they run on the processor
-/// of a thread with an answer to give back, and find the queue locked when they are done; it is not kept from
-/// the processor for longer than that.
+/// Callers are woken once the queue is unlocked: one that is woken may take the processor from the calling thread at
+/// once, and nobody is to wait for a lock that this thread holds meanwhile.
 struct LockedInner<'a> {
     // In this order: fields are dropped in that of their declaration.
     inner: MutexGuard<'a, Inner>,
@@ -145,12 +143,9 @@ impl LockedInner<'_> {
 }
 
 impl<'a> LockedInner<'a> {
-    /// Wakes a sleeping caller, now or when the queue is unlocked.
+    /// Wakes a sleeping caller when the queue is unlocked.
     fn wake(&mut self, t: Arc<QueuedRequest>) {
-        match t.wait_after(self.wakeups.by) {
-            Duration::ZERO => t.wake(Duration::ZERO),
-            _ => self.wakeups.requests.push(t),
-        }
+        self.wakeups.requests.push(t);
     }
 
     fn of(inner: MutexGuard<'a, Inner>) -> LockedInner<'a> {

@@ -226,7 +226,12 @@ impl QueuedRequest {
             _ => Some(std::mem::replace(&mut w.outcome, Outcome::InBatch)),
         };
         drop(w);
-        sleeper.iter().for_each(Sleeper::awake);
+        if let Some(s) = &sleeper {
+            s.awake();
+            // Who woke it has an answer to give back, and would else not have the processor before the system's next
+            // tick.
+            std::thread::yield_now();
+        }
         outcome
     }
 
