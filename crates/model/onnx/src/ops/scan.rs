@@ -60,14 +60,7 @@ fn scan<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         return Err("its directions must be 0 or 1".into());
     }
     let ways = Ways { states, in_axes, in_ways, out_axes, out_ways };
-    let lengths = match lengths {
-        Some(v) => {
-            let most = c.shape(inputs[states]).get(1).cloned().ok_or("scans an input without a sequence")?;
-            let v = c.cast(n, n.tmp("lengths"), v, DType::I64)?;
-            Some(c.lengths(n, v, &most)?)
-        }
-        None => None,
-    };
+    let lengths = lengths.map(|v| within(c, n, v, inputs[states])).transpose()?;
     let Some(entries) = batch else {
         let Some(ys) = one(c, n, body, &inputs, &ways, None)? else { { poisoned(c, n); return Ok(()) } };
         for (i, y) in ys.into_iter().enumerate() {
@@ -113,6 +106,13 @@ fn scan<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         c.set(n, i, y);
     }
     Ok(())
+}
+
+/// The lengths of a batch's entries, which must not be longer than the sequence that is scanned.
+fn within<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, lengths: ValueId, scanned: ValueId) -> Lowered<ValueId> {
+    let most = c.shape(scanned).get(1).cloned().ok_or("scans an input without a sequence")?;
+    let v = c.cast(n, n.tmp("lengths"), lengths, DType::I64)?;
+    c.lengths(n, v, &most)
 }
 
 /// What is scanned how.
