@@ -1,13 +1,12 @@
 //! Parts of element-wise programs that read constants only become nodes of their own, which run once
 //! when a model is loaded: products of scales, converted biases.
 use crate::edit::Edit;
-use crate::maps::compact;
+use crate::maps::{compact, slots};
 use crate::pattern::constants;
 use crate::{Error, Fuel, Rewritten};
 use expr::{Expr, ExprBuilder, Inst, Ref};
 use graph::{Graph, NodeId, Op, ValueId};
 use layout::{DType, Dim};
-use std::collections::BTreeSet;
 
 /// Elements up to which a part may be kept, however small what it is made of.
 const SMALL: i64 = 1 << 16;
@@ -100,7 +99,7 @@ fn hoist(e: &mut Edit, n: NodeId, constant: &[bool]) -> Result<bool, Error> {
         let slot = (inputs.len() + at) as u32;
         rest.insts[*r] = Inst::Input { slot, dtype: *d };
     }
-    let (before, after) = (read(&p), read(&rest.clone().simplified()));
+    let (before, after) = (slots(&p).len(), slots(&rest.clone().simplified()).len());
     if parts.is_empty() || (after > before && after > MANY) {
         return Ok(true);
     }
@@ -121,17 +120,4 @@ fn hoist(e: &mut Edit, n: NodeId, constant: &[bool]) -> Result<bool, Error> {
     let (program, used) = compact(&fresh.finish(&outs).simplified(), &all);
     e.set(n, Op::Map(program), &used);
     Ok(true)
-}
-
-/// Values that a program reads.
-fn read(p: &Expr) -> usize {
-    let slots: BTreeSet<u32> = p
-        .insts
-        .iter()
-        .filter_map(|i| match i {
-            Inst::Input { slot, .. } => Some(*slot),
-            _ => None,
-        })
-        .collect();
-    slots.len()
 }

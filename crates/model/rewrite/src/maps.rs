@@ -78,18 +78,21 @@ fn uniform<'a>(e: &'a Edit, v: ValueId) -> Option<&'a Expr> {
     }
 }
 
-/// `e` with its arguments numbered without gaps, and the values for them.
-pub(crate) fn compact(e: &Expr, args: &[ValueId]) -> (Expr, Vec<ValueId>) {
-    let mut used: Vec<u32> = e
-        .insts
-        .iter()
-        .filter_map(|i| match i {
-            Inst::Input { slot, .. } => Some(*slot),
-            _ => None,
-        })
-        .collect();
+/// The arguments that `e` reads, rising.
+pub(crate) fn slots(e: &Expr) -> Vec<u32> {
+    let slot = |i: &Inst| match i {
+        Inst::Input { slot, .. } => Some(*slot),
+        _ => None,
+    };
+    let mut used: Vec<u32> = e.insts.iter().filter_map(slot).collect();
     used.sort_unstable();
     used.dedup();
+    used
+}
+
+/// `e` with its arguments numbered without gaps, and the values for them.
+pub(crate) fn compact(e: &Expr, args: &[ValueId]) -> (Expr, Vec<ValueId>) {
+    let used = slots(e);
     let mut e = e.clone();
     for i in &mut e.insts {
         if let Inst::Input { slot, .. } = i {
