@@ -76,7 +76,7 @@ fn reduce(a: &Args, how: How) -> R<Vec<Tensor>> {
         How::Max => (lowest(d), Binary::Max),
         How::Min => (highest(d), Binary::Min),
         How::Prod => (number(1.0), Binary::Mul),
-        How::LogSumExp if d.is_float() => (lowest(d), Binary::Max),
+        How::LogSumExp => (lowest(d), Binary::Max),
         _ => (number(0.0), Binary::Add),
     };
     let total = alloc(wide, &thin)?;
