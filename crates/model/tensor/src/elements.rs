@@ -340,6 +340,66 @@ impl DerefMut for Words {
 
 impl Memory for Words {}
 
+/// Memory of somebody else's, which is read where it lies, and copied when somebody writes.
+struct Borrowed<O> {
+    /// Keeps the bytes where they are.
+    _owner: O,
+    start: *const u8,
+    len: usize,
+    own: Option<Vec<u8>>,
+}
+
+// SAFETY: the bytes at `start` are only read, and `from_raw_parts` was promised that nobody changes them.
+unsafe impl<O: Send> Send for Borrowed<O> {}
+// SAFETY: as above; the owner is not reached through a reference to this.
+unsafe impl<O: Send> Sync for Borrowed<O> {}
+
+impl<O> Deref for Borrowed<O> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &self.own {
+            Some(own) => own,
+            None if self.len == 0 => &[],
+            // SAFETY: `from_raw_parts` was promised so many bytes there.
+            None => unsafe { std::slice::from_raw_parts(self.start, self.len) },
+        }
+    }
+}
+
+impl<O> DerefMut for Borrowed<O> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let own = self.own.take().unwrap_or_else(|| self.to_vec());
+        self.own.insert(own)
+    }
+}
+
+impl<O: Send> Memory for Borrowed<O> {}
+
+impl Tensor {
+    /// A tensor over memory that something else owns, which is dropped with the tensor: row-major elements from
+    /// `start` on. Nothing is copied before somebody writes to the tensor.
+    ///
+    /// # Safety
+    /// As many bytes as type and shape come to lie at `start`, and stay there unchanged as long as `owner` lives.
+    ///
+    /// # Errors
+    /// The shape is too large; texts and values of the host have no bytes.
+    pub unsafe fn from_raw_parts<O: Send + 'static>(
+        dtype: DType,
+        shape: &[usize],
+        start: *const u8,
+        owner: O,
+    ) -> Result<Tensor, TensorError> {
+        let memory = Borrowed {
+            len: Tensor::byte_len(dtype, shape)?,
+            _owner: owner,
+            start,
+            own: None,
+        };
+        Tensor::from_memory(dtype, shape, Box::new(memory))
+    }
+}
+
 /// Arrays of `ndarray`.
 #[cfg(feature = "ndarray")]
 mod arrays {

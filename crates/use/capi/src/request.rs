@@ -6,9 +6,8 @@ use crate::boundary::{c_text, calm, free, given, guarded, list, list_mut, put, t
 use crate::dtype::{dtype, number};
 use crate::error::{Failure, shopfloor_error, usage};
 use crate::session::shopfloor_session;
-use shopfloor::{Call, Cancel, DType, Error, Outputs, Tensor, TensorMemory};
+use shopfloor::{Call, Cancel, DType, Error, Outputs, Tensor};
 use std::ffi::{CString, c_char, c_void};
-use std::ops::{Deref, DerefMut};
 use std::ptr;
 use std::time::Duration;
 
@@ -109,40 +108,6 @@ impl Output {
     }
 }
 
-/// Elements of a caller's, for as long as its call lasts.
-struct Borrowed {
-    start: *const u8,
-    len: usize,
-    /// A copy of them, made when somebody writes.
-    own: Option<Vec<u8>>,
-}
-
-// SAFETY: the bytes are only read, and stay while the call lasts, which no tensor over them outlives.
-unsafe impl Send for Borrowed {}
-// SAFETY: as above.
-unsafe impl Sync for Borrowed {}
-
-impl Deref for Borrowed {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        match &self.own {
-            Some(own) => own,
-            None if self.len == 0 => &[],
-            // SAFETY: `tensor` looked at both, and the caller leaves the bytes as they are.
-            None => unsafe { std::slice::from_raw_parts(self.start, self.len) },
-        }
-    }
-}
-
-impl DerefMut for Borrowed {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        let own = self.own.take().unwrap_or_else(|| self.to_vec());
-        self.own.insert(own)
-    }
-}
-
-impl TensorMemory for Borrowed {}
-
 /// The tensor that an input is.
 ///
 /// # Safety
@@ -204,13 +169,10 @@ unsafe fn tensor(i: &shopfloor_input, name: &str, is_text: bool) -> Result<Tenso
     }
     // SAFETY: there are so many bytes.
     let bytes = unsafe { list(i.data.cast::<u8>(), i.bytes, &of("the data"))? };
-    let memory = Borrowed {
-        start: bytes.as_ptr(),
-        len: bytes.len(),
-        own: None,
-    };
-    let tensor = Tensor::from_memory(dtype, &shape, Box::new(memory)).map_err(wrong)?;
-    Ok(tensor.aligned())
+    // SAFETY: they are as many as the tensor takes, and the caller leaves them as they are while the call lasts, which
+    // no tensor over them outlives.
+    let tensor = unsafe { Tensor::from_raw_parts(dtype, &shape, bytes.as_ptr(), ()) };
+    Ok(tensor.map_err(wrong)?.aligned())
 }
 
 /// Runs one request on inputs of the caller's.

@@ -11,51 +11,11 @@ use numpy::{
     PyUntypedArrayMethods, ndarray::IxDyn,
 };
 use pyo3::prelude::*;
-use shopfloor::{DType, Tensor, TensorMemory};
-use std::ops::{Deref, DerefMut};
+use shopfloor::{DType, Tensor};
 
 /// Bytes up to which an output is copied into an array of numpy's own, which costs less than an object that
 /// holds the tensor.
 const COPIED: usize = 4096;
-
-/// The bytes of an array that Python owns.
-struct Borrowed {
-    /// Keeps the bytes where they are.
-    _array: Py<PyUntypedArray>,
-    start: *const u8,
-    len: usize,
-    /// A copy of them, made when somebody writes.
-    own: Option<Vec<u8>>,
-}
-
-// SAFETY: `start` is only read, and the array that owns the bytes is held for as long.
-unsafe impl Send for Borrowed {}
-// SAFETY: as above; nothing here is written through a shared reference.
-unsafe impl Sync for Borrowed {}
-
-impl Deref for Borrowed {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match &self.own {
-            Some(own) => own,
-            None if self.len == 0 => &[],
-            // SAFETY: `borrow` took both from a C-contiguous array, whose bytes stay while it is held:
-            // numpy refuses to resize an array that is referred to. Callers of `run` are told not to change
-            // arrays while a request reads them.
-            None => unsafe { std::slice::from_raw_parts(self.start, self.len) },
-        }
-    }
-}
-
-impl DerefMut for Borrowed {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        let own = self.own.take().unwrap_or_else(|| self.to_vec());
-        self.own.insert(own)
-    }
-}
-
-impl TensorMemory for Borrowed {}
 
 /// The element type of an array as the library calls it; `None` for objects, texts and types that numpy does
 /// not know itself.
@@ -86,19 +46,22 @@ pub fn is_plain(array: &Bound<'_, PyUntypedArray>) -> bool {
     array.is_c_contiguous() && array.dtype().is_native_byteorder() != Some(false)
 }
 
-/// A tensor over the bytes of `array`, which are not copied. The array [`is_plain`].
+/// A tensor over the bytes of `array`, which are not copied. The array [`is_plain`], and its elements have type `dtype`.
 pub fn borrow(array: &Bound<'_, PyUntypedArray>, dtype: DType) -> PyResult<Tensor> {
+    let wrong = |e: shopfloor::TensorError| errors::InputError::new_err(e.to_string());
     let bytes = array.len() * array.dtype().itemsize();
+    if Tensor::byte_len(dtype, array.shape()).map_err(wrong)? != bytes {
+        return Err(errors::InputError::new_err(format!(
+            "an array of {bytes} B does not hold {dtype}{:?}; give one whose elements are of that type",
+            array.shape()
+        )));
+    }
     // SAFETY: only the address is taken, which all arrays have, whatever they hold.
     let start = unsafe { array.cast_unchecked::<PyArray<u8, IxDyn>>() }.data();
-    let memory = Borrowed {
-        _array: array.clone().unbind(),
-        start,
-        len: bytes,
-        own: None,
-    };
-    Tensor::from_memory(dtype, array.shape(), Box::new(memory))
-        .map_err(|e| errors::InputError::new_err(e.to_string()))
+    let owner = array.clone().unbind();
+    // SAFETY: the array is in a row and, as was looked at, has as many bytes as the tensor. They stay while it is held: numpy refuses to
+    // resize an array that is referred to. Callers of `run` are told not to change arrays while a request reads them.
+    unsafe { Tensor::from_raw_parts(dtype, array.shape(), start, owner) }.map_err(wrong)
 }
 
 /// Holds a tensor for an array over its bytes; nothing else reads or writes them.
