@@ -1,5 +1,5 @@
 //! Rare operators that stay whole: the host evaluates them under their own name.
-use super::{OpDef, op};
+use super::{OpDef, op, other};
 use crate::import::{Ctx, Lowered, NodeView, axis_of};
 use layout::{DType, Dim};
 
@@ -10,10 +10,12 @@ pub(crate) const OPS: &[OpDef] = &[
     op("Unique", unique),
     op("Det", det),
     op("MaxRoiPool", max_roi_pool),
+    other("com.microsoft", "CropAndResize", crop_and_resize),
+    other("com.microsoft", "Inverse", inverse),
     op("ImageDecoder", image_decoder),
 ];
 
-pub(crate) fn some(s: &[Dim]) -> Vec<Option<Dim>> {
+fn some(s: &[Dim]) -> Vec<Option<Dim>> {
     s.iter().cloned().map(Some).collect()
 }
 
@@ -85,4 +87,25 @@ fn det<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let (d, s) = (c.dtype(x), c.shape(x));
     let keep = s.len().checked_sub(2).ok_or("needs rank 2 or more")?;
     c.host(n, &[(d, some(&s[..keep]))])
+}
+
+fn crop_and_resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(4)?;
+    let (x, rois, size) = (n.input(0)?, n.input(1)?, n.input(3)?);
+    let (s, r) = (c.shape(x), c.shape(rois));
+    if s.len() != 4 || r.len() != 2 {
+        return Err(format!("its input has rank {} and its rois {}, not 4 and 2", s.len(), r.len()).into());
+    }
+    let size = match c.sizes(size)?.map(<[Dim; 2]>::try_from) {
+        Some(Ok(size)) => size.map(Some),
+        _ => [None, None],
+    };
+    let [h, w] = size;
+    c.host(n, &[(c.dtype(x), vec![Some(r[0].clone()), Some(s[1].clone()), h, w])])
+}
+
+fn inverse<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(1)?;
+    let x = n.input(0)?;
+    c.host(n, &[(c.dtype(x), some(&c.shape(x)))])
 }

@@ -1,6 +1,6 @@
 //! com.microsoft operators that join a product or convolution with what follows it, and others
 //! that are short forms.
-use super::pool::turned;
+use super::pool::{self, turned};
 use super::{OpDef, conv, matmul, other};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::{Binary, ExprBuilder, Ref, Unary, functions};
@@ -19,6 +19,7 @@ pub(crate) const OPS: &[OpDef] = &[
     other(MS, "GroupNorm", group_norm),
     other(MS, "NhwcConv", nhwc_conv),
     other(MS, "NhwcFusedConv", nhwc_conv),
+    other(MS, "NhwcMaxPool", nhwc_max_pool),
     other(MS, "SkipGroupNorm", group_norm),
     other(MS, "TransposeMatMul", product),
 ];
@@ -104,6 +105,16 @@ fn nhwc_conv<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     inputs.extend(n.opt(2));
     inputs.extend(n.opt(3));
     let y = ended(c, n, &inputs, &name, &params, |e, x, _| sums(e, x))?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
+fn nhwc_max_pool<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(1)?;
+    let x = turned(c, n, "x", n.input(0)?, false)?;
+    let y = pool::of(c, n, n.tmp("pool"), x, "MaxPool")?;
+    let y = turned(c, n, "y", y, true)?;
+    let y = c.reshape(n, n.name(0), y, c.shape(y))?;
     c.set(n, 0, y);
     Ok(())
 }

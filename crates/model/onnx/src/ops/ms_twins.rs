@@ -1,16 +1,14 @@
 //! com.microsoft operators that the standard took up, or that differ from its own in their names alone.
-use super::{ALL, OpDef, host, other, pool, standard};
+use super::{ALL, OpDef, other, standard};
 use crate::import::{Ctx, Lowered, NodeView};
 use crate::proto::AttributeValue;
-use layout::Dim;
 
 const MS: &str = "com.microsoft";
 const NEWEST: i64 = ALL.1;
 
 pub(crate) const OPS: &[OpDef] = &[
-    other(MS, "CausalConvWithState", same), other(MS, "CropAndResize", crop_and_resize), other(MS, "ExpandDims", expand),
-    other(MS, "GatherND", same), other(MS, "GridSample", grid_sample), other(MS, "Inverse", inverse),
-    other(MS, "LinearAttention", same), other(MS, "NhwcMaxPool", nhwc_max_pool), other(MS, "Pad", same),
+    other(MS, "CausalConvWithState", same), other(MS, "ExpandDims", expand), other(MS, "GatherND", same),
+    other(MS, "GridSample", grid_sample), other(MS, "LinearAttention", same), other(MS, "Pad", same),
     other(MS, "Range", range), other(MS, "Trilu", same), other(MS, "Unique", unique),
 ];
 
@@ -48,35 +46,4 @@ fn unique<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         twin.outputs.insert(1, "");
         twin.names.insert(1, String::new());
     })
-}
-
-fn nhwc_max_pool<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
-    n.at_most(1)?;
-    let x = pool::turned(c, n, "x", n.input(0)?, false)?;
-    let y = pool::of(c, n, n.tmp("pool"), x, "MaxPool")?;
-    let y = pool::turned(c, n, "y", y, true)?;
-    let y = c.reshape(n, n.name(0), y, c.shape(y))?;
-    c.set(n, 0, y);
-    Ok(())
-}
-
-fn crop_and_resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
-    n.at_most(4)?;
-    let (x, rois, size) = (n.input(0)?, n.input(1)?, n.input(3)?);
-    let (s, r) = (c.shape(x), c.shape(rois));
-    if s.len() != 4 || r.len() != 2 {
-        return Err(format!("its input has rank {} and its rois {}, not 4 and 2", s.len(), r.len()).into());
-    }
-    let size = match c.sizes(size)?.map(<[Dim; 2]>::try_from) {
-        Some(Ok(size)) => size.map(Some),
-        _ => [None, None],
-    };
-    let [h, w] = size;
-    c.host(n, &[(c.dtype(x), vec![Some(r[0].clone()), Some(s[1].clone()), h, w])])
-}
-
-fn inverse<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
-    n.at_most(1)?;
-    let x = n.input(0)?;
-    c.host(n, &[(c.dtype(x), host::some(&c.shape(x)))])
 }
