@@ -89,7 +89,15 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
         return vec![];
     }
     let mut out = vec![];
+    // Warpgroups read factors that lie along the depth.
+    let along = |t: &TileId| axes(*t).last().is_some_and(|x| first.over.contains(x));
+    let groups = alone && first.factors.iter().all(along);
     for _ in 0..TRIES {
+        if groups && rng.once_in(2) {
+            let cut = [&rows[..], &scores, &batch];
+            out.push(warpgroups(k, &products, cut, input, rng));
+            continue;
+        }
         let warps = [
             rng.of(&[1u32, 2, 4]),
             if alone { rng.of(&[1, 2]) } else { 1 },
@@ -147,6 +155,69 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
         });
     }
     out
+}
+
+/// A random schedule of a product by matrix instructions of warpgroups.
+fn warpgroups(
+    k: &Kernel,
+    products: &[Product],
+    [rows, columns, batch]: [&[AxisId]; 3],
+    input: DType,
+    rng: &mut Rng,
+) -> Schedule {
+    let bits = input.bits();
+    let line = rng.of(&[32, 64, 128]);
+    let depth = i64::from(line * 8 / bits);
+    let (warps, wide) = (rng.of(&[4u32, 8]), rng.of(&[16i64, 32, 64]));
+    let tall = i64::from(warps) * rng.of(&[16, 32]);
+    let ones = |list: &[AxisId]| -> Vec<AxisTile> {
+        let one = |&axis: &AxisId| AxisTile { axis, tile: 1 };
+        list.iter().map(one).collect()
+    };
+    let mut grid = ones(batch);
+    grid.extend(split(rows, tall, rng));
+    grid.extend(split(columns, wide, rng));
+    let over = &products[0].over;
+    let (whole, inner) = over.split_at(over.len().saturating_sub(1));
+    let mut loops = ones(whole);
+    loops.extend(inner.iter().map(|&axis| AxisTile { axis, tile: depth }));
+    let cuts = Cuts {
+        k,
+        products,
+        grid: &grid,
+        loops: &loops,
+    };
+    let (mut places, most) = cuts.places(rng);
+    for p in &mut places {
+        if let (Place::Shared { swizzle, .. }, Some(own)) = (p, Swizzle::of_lines(line, bits)) {
+            *swizzle = own;
+        }
+    }
+    let bytes: Vec<u32> = [2, 4, 8, 16].into_iter().filter(|b| *b <= most).collect();
+    let instruction = Fragment {
+        m: 64,
+        n: wide as u32,
+        k: 256 / bits,
+        input,
+        acc: DType::F32,
+        factors: match input {
+            DType::F32 => Factors::Tf32,
+            _ => Factors::Whole,
+        },
+    };
+    Schedule {
+        grid,
+        loops,
+        places,
+        chunk: 1,
+        raster: rng.of(&[1, 1, 2]),
+        mapping: mapping(
+            ([warps, 1], 1),
+            (rows, columns.to_vec()),
+            instruction,
+            rng.of(&bytes),
+        ),
+    }
 }
 
 /// The matrix instruction for factors of a type: of f32 one or three products.

@@ -80,6 +80,7 @@ impl Subject for Interpreter {
         let caps = emit::simt::Caps {
             shuffle: self.shuffle,
             copies: self.matrix,
+            warpgroups: self.matrix,
         };
         let p = emit::simt::lower(program, caps).map_err(|e| Failure::Refused(e.to_string()))?;
         let mut all = buffers.to_vec();

@@ -1,6 +1,6 @@
 //! The lowering to threads, without any GPU.
 use emit::wgsl;
-use shopfloor_conformance::{scalars, simt::Interpreter, special};
+use shopfloor_conformance::{Rng, cases, run, scalars, simt::Interpreter, special};
 
 /// Refusals for these reasons are random schedules that ask for what cannot be: a register tile read
 /// by threads that do not hold it, or one of an unknown size.
@@ -50,6 +50,21 @@ fn matrix_instructions_and_copies_keep_to_the_rules() {
         matrix: true,
     };
     check(subject, 5000);
+}
+
+/// What matrix instructions are for, more often than other families are.
+#[test]
+fn matrix_instructions_agree_with_the_reference() {
+    let subject = Interpreter {
+        shuffle: 32,
+        matrix: true,
+    };
+    let before = cases(&mut Rng::new(0)).len() as u64;
+    for seed in testing::Share::cases(20, 4) {
+        let out = run(&subject, &|case| case >= before, 9000 + seed, 1);
+        let out = out.unwrap_or_else(|e| panic!("{e}"));
+        println!("{:?}, refused {:?}", out.agreed, out.refused);
+    }
 }
 
 #[test]

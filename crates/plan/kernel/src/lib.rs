@@ -43,7 +43,7 @@ pub use kernel::{
 pub use recompute::recomputable;
 pub use schedule::{
     CpuMapping, Factors, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Spread,
-    Swizzle,
+    Swizzle, WARP_ROWS,
 };
 pub use shape::Shape;
 pub use staging::MOST_NEIGHBOURS;

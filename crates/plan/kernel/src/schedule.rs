@@ -68,7 +68,9 @@ pub enum Factors {
     Tf32x3,
 }
 
-/// A tensor-core instruction's shape and types.
+/// A tensor-core instruction's shape and types: `m` is 16 for one that a warp executes (`mma`), 64 for one of a
+/// warpgroup (`wgmma`), whose factors lie along `k` in shared memory, in lines of 32, 64 or 128 bytes that
+/// [`Swizzle::of_lines`] spreads over the banks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Fragment {
@@ -81,7 +83,16 @@ pub struct Fragment {
     pub factors: Factors,
 }
 
+/// Rows that a warp has of a tensor-core instruction's sums.
+pub const WARP_ROWS: u32 = 16;
+
 impl Fragment {
+    /// Warps that execute one instruction together: 1, or the 4 of a warpgroup, which read their factors from shared
+    /// memory where the instruction goes on beside what follows.
+    pub fn warps(&self) -> u32 {
+        (self.m / WARP_ROWS).max(1)
+    }
+
     /// Instructions for one product of its size.
     pub fn products(&self) -> u32 {
         match self.factors {

@@ -38,6 +38,18 @@ impl Access {
 }
 
 impl Swizzle {
+    /// The swizzle of lines of `bytes` of elements of so many bits by which tensor-core instructions of a warpgroup
+    /// read shared memory: pieces of 16 bytes change places by the number of the line of 128 bytes that they lie in.
+    /// `None` for lines that these do not read.
+    pub fn of_lines(bytes: u32, bits: u32) -> Option<Swizzle> {
+        let base = (128 / bits.max(1)).checked_ilog2()?;
+        matches!(bytes, 32 | 64 | 128).then(|| Swizzle {
+            bits: (bytes / 16).ilog2(),
+            base,
+            shift: 3,
+        })
+    }
+
     /// Whether the swizzle maps lines of `inner` elements of so many `bits`, 16 or 32, onto themselves and blocks of
     /// 16 by 16 elements commute with it: it moves whole vectors of 16 bytes, at most of 8 elements, within a line,
     /// by bits of the line's number that eight neighbouring lines go through.

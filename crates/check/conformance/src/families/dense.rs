@@ -37,7 +37,7 @@ fn product_of(rng: &mut Rng, types: &[(DType, DType, DType)]) -> Case {
         rng.extent(40),
     );
     let types = rng.of(types);
-    product_sized(rng, [batch, m, nn, k], types)
+    product_sized(rng, [batch, m, nn, k], types, false)
 }
 
 /// The same of so many matrices, rows, columns and products, and types.
@@ -45,23 +45,29 @@ fn product_sized(
     rng: &mut Rng,
     [batch, m, nn, k]: [i64; 4],
     (ta, tw, acc): (DType, DType, DType),
+    deep: bool,
 ) -> Case {
-    let axes = [("b", n(batch)), ("m", n(m)), ("k", n(k)), ("n", n(nn))];
+    // Tiles lie along their last axis: the columns, or what is summed.
+    let (kx, nx) = if deep { (3, 2) } else { (2, 3) };
+    let mut axes = [("b", n(batch)), ("m", n(m)), ("k", n(k)), ("n", n(nn))];
+    if deep {
+        axes.swap(2, 3);
+    }
     let mut b = B::new("product", Family::Contract, &axes);
     let a = match rng.once_in(3) {
-        true => at(&[(0, m * k), (1, 1), (2, m)]),
-        false => at(&[(0, m * k), (1, k), (2, 1)]),
+        true => at(&[(0, m * k), (1, 1), (kx, m)]),
+        false => at(&[(0, m * k), (1, k), (kx, 1)]),
     };
     let shared = rng.once_in(2);
     let step = if shared { 0 } else { nn * k };
     let w = match rng.once_in(2) {
-        true => at(&[(0, step), (3, 1), (2, nn)]),
-        false => at(&[(0, step), (3, k), (2, 1)]),
+        true => at(&[(0, step), (nx, 1), (kx, nn)]),
+        false => at(&[(0, step), (nx, k), (kx, 1)]),
     };
     let oa = b.read(ta, batch * m * k, a);
     let ow = b.read(tw, batch * nn * k, w);
-    let y = b.fill(acc, &[0, 1, 3], 0.0);
-    let x = b.load(oa, &[0, 1, 2]);
+    let y = b.fill(acc, &[0, 1, nx], 0.0);
+    let x = b.load(oa, &[0, 1, kx]);
     let v = if shared {
         let access = &mut b.k.operands[ow as usize].access;
         access.terms.retain(|t| t.axis != 0);
@@ -69,14 +75,14 @@ fn product_sized(
     } else {
         b.load(ow, &[0, 2, 3])
     };
-    b.contract(y, x, v, &[2]);
+    b.contract(y, x, v, &[kx]);
     let mut last = y;
     if acc == F && rng.once_in(2) {
-        let oc = b.read(F, nn, at(&[(3, 1)]));
-        let c = b.load(oc, &[3]);
+        let oc = b.read(F, nn, at(&[(nx, 1)]));
+        let c = b.load(oc, &[nx]);
         last = b.map(
             F,
-            &[0, 1, 3],
+            &[0, 1, nx],
             &[y, c],
             expr(|e| {
                 let (x, c) = (e.input(0, F), e.input(1, F));
@@ -90,7 +96,7 @@ fn product_sized(
         out = DType::F16;
         last = b.map(
             out,
-            &[0, 1, 3],
+            &[0, 1, nx],
             &[last],
             expr(|e| {
                 let x = e.input(0, F);
@@ -98,7 +104,7 @@ fn product_sized(
             }),
         );
     }
-    let oy = b.write(out, batch * m * nn, at(&[(0, m * nn), (1, nn), (3, 1)]));
+    let oy = b.write(out, batch * m * nn, at(&[(0, m * nn), (1, nn), (nx, 1)]));
     b.store(oy, last);
     Case::new(b.0.k, if out == DType::F16 { 2e-3 } else { 2e-5 }).of_sums()
 }
@@ -146,7 +152,7 @@ pub(super) fn conv(rng: &mut Rng) -> Case {
     let shape = rng.of(&[(3, 1, 1), (3, 2, 1), (1, 1, 0), (5, 2, 2), (7, 2, 3)]);
     let h = rng.some(9).max(shape.0);
     let first = rng.once_in(2);
-    conv_of([batch, h, c, oc], shape, first)
+    conv_of([batch, h, c, oc], shape, first, false)
 }
 
 /// Types of factors that matrix instructions take.
@@ -166,7 +172,8 @@ pub(super) fn matrix_product(rng: &mut Rng) -> Case {
         fragment_extent(rng),
     );
     let batch = rng.of(&[1, 1, 2]);
-    product_sized(rng, [batch, m, nn, k], (d, d, F))
+    let deep = rng.once_in(2);
+    product_sized(rng, [batch, m, nn, k], (d, d, F), deep)
 }
 
 /// A convolution for matrix instructions.
@@ -179,7 +186,8 @@ pub(super) fn matrix_conv(rng: &mut Rng) -> Case {
     let shape = rng.of(&[(3, 1, 1), (3, 2, 1), (1, 1, 0), (5, 2, 2)]);
     let h = rng.some(12).max(shape.0);
     let d = rng.of(&FACTORS);
-    let mut case = conv_of([batch, h, c, oc], shape, false);
+    let deep = rng.once_in(2);
+    let mut case = conv_of([batch, h, c, oc], shape, false, deep);
     for o in &mut case.kernel.operands[..2] {
         o.dtype = d;
     }
@@ -197,7 +205,7 @@ pub(super) fn backwards(rng: &mut Rng) -> Case {
     let (c, oc) = (rng.some(17), rng.some(33));
     let (r, pad) = rng.of(&[(3, 0), (3, 1), (2, 0)]);
     let h = rng.some(9).max(r);
-    let mut case = conv_of([2, h, c, oc], (r, 1, pad), false);
+    let mut case = conv_of([2, h, c, oc], (r, 1, pad), false, false);
     let w = &mut case.kernel.operands[1].access;
     let step = r * c * oc;
     *w = at(&[(3, -step), (4, c * oc), (5, oc), (6, 1)]);
@@ -206,9 +214,16 @@ pub(super) fn backwards(rng: &mut Rng) -> Case {
 }
 
 /// Batch, extent, channels in and out; window, stride and pad.
-fn conv_of([batch, h, c, oc]: [i64; 4], (r, stride, pad): (i64, i64, i64), first: bool) -> Case {
+fn conv_of(
+    [batch, h, c, oc]: [i64; 4],
+    (r, stride, pad): (i64, i64, i64),
+    first: bool,
+    deep: bool,
+) -> Case {
+    // The weights' tile lies along its last axis: the channels out, or in.
+    let [rx, sx, cx, ox] = if deep { [4, 5, 6, 3] } else { [3, 4, 5, 6] };
     let o = (h + 2 * pad - r) / stride + 1;
-    let axes = [
+    let mut axes = [
         ("b", n(batch)),
         ("oh", n(o)),
         ("ow", n(o)),
@@ -217,39 +232,42 @@ fn conv_of([batch, h, c, oc]: [i64; 4], (r, stride, pad): (i64, i64, i64), first
         ("c", n(c)),
         ("oc", n(oc)),
     ];
+    if deep {
+        axes[3..].rotate_right(1);
+    }
     let mut b = B::new("conv", Family::Conv, &axes);
     let (ch, px) = if first { (h * h, 1) } else { (1, c) };
     let mut x = at(&[
         (0, h * h * c),
         (1, h * stride * px),
         (2, stride * px),
-        (3, h * px),
-        (4, px),
-        (5, ch),
+        (rx, h * px),
+        (sx, px),
+        (cx, ch),
     ]);
     x.offset = n(-pad * h * px - pad * px);
     x.bounds = vec![
-        bound(&[(1, stride), (3, 1)], -pad, h),
-        bound(&[(2, stride), (4, 1)], -pad, h),
+        bound(&[(1, stride), (rx, 1)], -pad, h),
+        bound(&[(2, stride), (sx, 1)], -pad, h),
     ];
-    let ox = b.read(F, batch * h * h * c, x);
+    let input = b.read(F, batch * h * h * c, x);
     let ow = b.read(
         F,
         r * r * c * oc,
-        at(&[(3, r * c * oc), (4, c * oc), (5, oc), (6, 1)]),
+        at(&[(rx, r * c * oc), (sx, c * oc), (cx, oc), (ox, 1)]),
     );
     let oy = b.write(
         F,
         batch * o * o * oc,
-        at(&[(0, o * o * oc), (1, o * oc), (2, oc), (6, 1)]),
+        at(&[(0, o * o * oc), (1, o * oc), (2, oc), (ox, 1)]),
     );
-    let acc = b.fill(F, &[0, 1, 2, 6], 0.0);
-    let x = b.load(ox, &[0, 1, 2, 3, 4, 5]);
+    let acc = b.fill(F, &[0, 1, 2, ox], 0.0);
+    let x = b.load(input, &[0, 1, 2, rx, sx, cx]);
     let w = b.load(ow, &[3, 4, 5, 6]);
-    b.contract(acc, x, w, &[3, 4, 5]);
+    b.contract(acc, x, w, &[rx, sx, cx]);
     let y = b.map(
         F,
-        &[0, 1, 2, 6],
+        &[0, 1, 2, ox],
         &[acc],
         expr(|e| {
             let x = e.input(0, F);

@@ -3,7 +3,7 @@
 use kernel::CtaLimits;
 
 /// Architectures that are printed for.
-pub const ARCHS: [&str; 3] = ["sm_75", "sm_80", "sm_90"];
+pub const ARCHS: [&str; 4] = ["sm_75", "sm_80", "sm_90", "sm_90a"];
 
 /// What threads can do beyond the common ground: 32 of them exchange values directly, and from sm_80 on copies
 /// to shared memory go on beside what follows.
@@ -11,18 +11,25 @@ pub(super) fn caps(arch: &str) -> crate::simt::Caps {
     crate::simt::Caps {
         shuffle: 32,
         copies: arch != ARCHS[0],
+        warpgroups: warpgroups(arch),
     }
 }
 
 /// Whether a kernel can say when the next one may be launched, and wait for the one before it.
 pub(super) fn knows_dependents(arch: &str) -> bool {
-    arch == ARCHS[2]
+    arch == ARCHS[2] || warpgroups(arch)
+}
+
+/// Whether products of warpgroups are there: text for such an architecture runs on no later one.
+pub(super) fn warpgroups(arch: &str) -> bool {
+    arch == ARCHS[3]
 }
 
 /// The name in [`ARCHS`] of what a GPU of compute capability `cc` runs.
 pub(super) fn arch_of(cc: u32) -> &'static str {
     match cc {
-        90.. => ARCHS[2],
+        90 => ARCHS[3],
+        91.. => ARCHS[2],
         80.. => ARCHS[1],
         _ => ARCHS[0],
     }
@@ -34,7 +41,7 @@ pub fn limits(arch: &str) -> CtaLimits {
     let kib = match arch {
         "sm_75" => 64,
         "sm_80" => 163,
-        "sm_90" => 227,
+        "sm_90" | "sm_90a" => 227,
         _ => 48,
     };
     CtaLimits {

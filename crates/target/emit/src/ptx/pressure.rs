@@ -43,7 +43,7 @@ struct Addresses {
 impl Addresses {
     fn of(arch: &str) -> Addresses {
         Addresses {
-            held: arch == "sm_90",
+            held: arch.starts_with("sm_90"),
             shared: arch == "sm_75",
         }
     }
@@ -240,7 +240,7 @@ fn begun(text: &Lines, own: &lines::Line, name: &Name) -> Line {
     Line {
         defs: text.defs(own).iter().copied().filter(declared).collect(),
         uses: uses.filter(declared).collect(),
-        partial: own.form.guarded,
+        partial: own.form.guarded || name.op.starts_with("wgmma.mma"),
         jump: own.label,
         ends: name.ends && !own.form.guarded,
         kind: name.kind,

@@ -1,6 +1,6 @@
 //! A body without what stands around it, and the module around it.
 
-use super::arch::knows_dependents;
+use super::arch::{knows_dependents, warpgroups};
 use super::{ParamSpec, ParamValue};
 use kernel::Code;
 use std::sync::Arc;
@@ -30,10 +30,14 @@ pub(crate) fn plain(name: &str) -> String {
         .collect()
 }
 
-/// What stands above everything in a module; version 7.8 knows `sm_90`.
+/// What stands above everything in a module; version 7.8 knows `sm_90`, 8.0 `sm_90a`.
 pub(crate) fn module(name: &str, arch: &str) -> String {
+    let (version, align) = match warpgroups(arch) {
+        true => ("8.0", 1024),
+        false => ("7.8", 128),
+    };
     format!(
-        "// {}\n.version 7.8\n.target {arch}\n.address_size 64\n\n.extern .shared .align 128 .b8 shared_bytes[];\n\n",
+        "// {}\n.version {version}\n.target {arch}\n.address_size 64\n\n.extern .shared .align {align} .b8 shared_bytes[];\n\n",
         plain(name)
     )
 }

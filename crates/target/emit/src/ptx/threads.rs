@@ -6,6 +6,7 @@
 mod math;
 mod matrix;
 mod memory;
+mod warpgroup;
 
 use super::count::{Item, Reader};
 use super::lines::Lines;
@@ -300,15 +301,14 @@ impl Counted {
 fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
     let mut shared = vec![];
     let mut bytes = 0u32;
-    for a in &p.shared {
-        shared.push(bytes);
-        let n = a
-            .elements
-            .checked_mul(size(a.dtype))
-            .and_then(|n| n.checked_next_multiple_of(16));
-        bytes = n
-            .and_then(|n| bytes.checked_add(n))
+    for (i, a) in p.shared.iter().enumerate() {
+        let begin = bytes.checked_next_multiple_of(alignment(p, i as u32));
+        let n = a.elements.checked_mul(size(a.dtype));
+        let end = begin.zip(n).and_then(|(at, n)| at.checked_add(n));
+        bytes = end
+            .and_then(|n| n.checked_next_multiple_of(16))
             .ok_or("shared memory leaves 32 bits")?;
+        shared.extend(begin);
     }
     let mut s = Printer::new(p, shared, arch != "sm_75", source);
     let mut params = vec![];
@@ -390,6 +390,21 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
         lines,
         parts,
     })
+}
+
+/// Bytes of which the first byte of a shared array is a multiple: swizzles of what warpgroups read are those of
+/// addresses.
+fn alignment(p: &Program, array: u32) -> u32 {
+    fn read(body: &[Inst], array: u32) -> bool {
+        body.iter().any(|i| match i {
+            Inst::WarpgroupMultiply { a, b, .. } => a.array == array || b.array == array,
+            i => read(i.body(), array),
+        })
+    }
+    match read(&p.body, array) {
+        true => 1024,
+        false => 16,
+    }
 }
 
 /// Sums of a value and a number that are elements' numbers and nothing else: an instruction that touches memory
@@ -653,6 +668,14 @@ impl<'a> Printer<'a> {
             | Inst::LoadMatrix { .. }
             | Inst::Multiply { .. } => {
                 self.together(i);
+                Ok(())
+            }
+            Inst::ProxyFence
+            | Inst::WarpgroupFence
+            | Inst::WarpgroupMultiply { .. }
+            | Inst::WarpgroupCommit
+            | Inst::WarpgroupWait(_) => {
+                self.warpgroup(i);
                 Ok(())
             }
             Inst::Barrier => {

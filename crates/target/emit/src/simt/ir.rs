@@ -2,7 +2,7 @@
 //! variables, loops and barriers, and what the threads of a warp or a CTA do together, without any
 //! target's words.
 use expr::{Binary, Compare, Unary};
-use kernel::{Fragment, OperandId};
+use kernel::{Fragment, OperandId, Swizzle};
 use layout::{DType, Dim};
 
 /// A value: defined once, seen in the rest of its block.
@@ -99,6 +99,21 @@ pub enum Op {
     AnyLane(Reg),
     /// Two f32 values rounded to f16 or bf16 in one word (U32), the first in its lower half.
     Pack(DType, Reg, Reg),
+}
+
+/// A factor of a warpgroup's product in shared memory: blocks of eight lines that lie along the depth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lines {
+    /// Index into [`Program::shared`].
+    pub array: u32,
+    /// First element, without the swizzle (I32), the same for all threads of a warpgroup.
+    pub index: Reg,
+    /// Elements of a line: 32, 64 or 128 bytes.
+    pub line: u32,
+    /// Elements between the first ones of neighbouring blocks.
+    pub pitch: u32,
+    /// How elements of the array change places.
+    pub swizzle: Swizzle,
 }
 
 /// One instruction.
@@ -213,6 +228,29 @@ pub enum Inst {
         /// Words of the right factor (U32).
         b: [Reg; 2],
     },
+    /// What the thread wrote to shared memory, itself or by copies that it waited for, is seen by products of
+    /// warpgroups behind the next barrier.
+    ProxyFence,
+    /// A warpgroup's sums, as they were written before, are seen by its products. Stands where whole warpgroups come
+    /// by, as do the following.
+    WarpgroupFence,
+    /// A warpgroup begins to add the product of two factors to its sums: they are there, and the factors may be
+    /// written, when it has waited for the group that the product is in.
+    WarpgroupMultiply {
+        /// Shape and types.
+        fragment: Fragment,
+        /// Sums of this thread (F32): two neighbours of row `lane / 4` of its warp's 16 rows, two of the eighth row
+        /// further on, and so for every eight columns.
+        sums: Vec<Var>,
+        /// Lines of the left factor, which are rows.
+        a: Lines,
+        /// Lines of the right factor, which are columns.
+        b: Lines,
+    },
+    /// The warpgroup's products since the last such instruction are a group.
+    WarpgroupCommit,
+    /// Waits until at most so many of the warpgroup's groups of products are under way.
+    WarpgroupWait(u32),
     /// All threads of the CTA meet; shared memory is seen by all. Stands where all come by.
     Barrier,
     /// Says that the request is wrong where `cond` holds: fault number `code` of
@@ -294,9 +332,19 @@ impl Inst {
                 all(a, f);
                 all(b, f);
             }
+            Inst::WarpgroupMultiply { a, b, .. } => {
+                f(a.index, true);
+                f(b.index, true);
+            }
             Inst::For { from, to, step, .. } => all(&[*from, *to, *step], f),
             Inst::If { cond, .. } | Inst::Fault { cond, .. } => f(*cond, false),
-            Inst::Commit | Inst::Wait(_) | Inst::Barrier => {}
+            Inst::Commit
+            | Inst::Wait(_)
+            | Inst::ProxyFence
+            | Inst::WarpgroupFence
+            | Inst::WarpgroupCommit
+            | Inst::WarpgroupWait(_)
+            | Inst::Barrier => {}
         }
     }
 

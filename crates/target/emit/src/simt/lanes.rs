@@ -393,6 +393,11 @@ impl Look<'_> {
             | Inst::Commit
             | Inst::Wait(_)
             | Inst::Multiply { .. }
+            | Inst::ProxyFence
+            | Inst::WarpgroupFence
+            | Inst::WarpgroupMultiply { .. }
+            | Inst::WarpgroupCommit
+            | Inst::WarpgroupWait(_)
             | Inst::Barrier
             | Inst::Fault { .. } => {}
         }

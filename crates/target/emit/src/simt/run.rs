@@ -6,6 +6,7 @@
 //! they make of it must not matter. What a copy brings is there when its thread has waited for it, and not
 //! before; both count as writing.
 mod matrix;
+mod warpgroup;
 
 use super::ir::{Inst, Op, Program, Reg, Ty};
 use expr::{Binary, Compare, Scalar, Unary};
@@ -13,6 +14,7 @@ use kernel::OperandId;
 use layout::DType;
 use matrix::{Copies, half_bits};
 use std::collections::HashMap;
+use warpgroup::Proxy;
 
 type R<T> = Result<T, String>;
 
@@ -105,6 +107,7 @@ struct Machine<'a, M> {
     vars: Vec<u64>,
     shared: Vec<(Vec<u64>, Vec<Touch>)>,
     copies: Vec<Copies>,
+    proxy: Proxy,
     dims: Vec<i64>,
     task: i64,
     memory: &'a mut M,
@@ -175,6 +178,7 @@ pub fn run(
         vars: vec![],
         shared: vec![],
         copies: vec![],
+        proxy: Proxy::default(),
         dims: p.dims.iter().map(value).collect::<R<_>>()?,
         task: 0,
         memory,
@@ -186,6 +190,7 @@ pub fn run(
         m.task = task;
         m.vars = vec![0; p.vars.len() * lanes];
         m.copies = (0..lanes).map(|_| Copies::default()).collect();
+        m.proxy = Proxy::of(p, lanes);
         m.shared = p
             .shared
             .iter()
@@ -441,6 +446,9 @@ impl<M: Memory> Machine<'_, M> {
             }
             Inst::Set(v, r) => {
                 for l in active {
+                    if self.proxy.busy(*v, l) {
+                        return Err(format!("${v} is set while a product adds to it").into());
+                    }
                     self.vars[*v as usize * self.lanes + l] = self.get(*r, l);
                 }
             }
@@ -505,6 +513,11 @@ impl<M: Memory> Machine<'_, M> {
             | Inst::Wait(_)
             | Inst::LoadMatrix { .. }
             | Inst::Multiply { .. } => self.together(i, &active)?,
+            Inst::ProxyFence
+            | Inst::WarpgroupFence
+            | Inst::WarpgroupMultiply { .. }
+            | Inst::WarpgroupCommit
+            | Inst::WarpgroupWait(_) => self.warpgroups(i, &active)?,
             Inst::Barrier => {
                 if active.len() != self.lanes {
                     return Err("a barrier where not all threads come by".into());
@@ -512,6 +525,7 @@ impl<M: Memory> Machine<'_, M> {
                 for (_, touched) in &mut self.shared {
                     touched.fill(Touch::default());
                 }
+                self.proxy.barrier();
             }
             Inst::Fault { cond, code } => {
                 if active.iter().any(|&l| self.get(*cond, l) != 0) {
@@ -571,6 +585,7 @@ impl<M: Memory> Machine<'_, M> {
 
     fn store_shared(&mut self, array: u32, at: i64, lane: usize, v: u64) -> R<()> {
         let i = self.touch(array, at, lane, true)?;
+        self.proxy.write(array, i, lane)?;
         self.shared[array as usize].0[i] = v;
         Ok(())
     }
@@ -594,6 +609,9 @@ impl<M: Memory> Machine<'_, M> {
                     ));
                 }
                 v as u64
+            }
+            Op::Get(v) if self.proxy.busy(*v, l) => {
+                return Err(format!("${v} is read while a product adds to it"));
             }
             Op::Get(v) => self.vars[*v as usize * self.lanes + l],
             Op::Unary(f, x) => self.unary(*f, *x, l)?,

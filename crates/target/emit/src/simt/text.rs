@@ -1,5 +1,5 @@
 //! Programs of threads as text for people: a line per instruction, bodies indented.
-use super::ir::{Inst, Op, Program, Reg, Ty, Var};
+use super::ir::{Inst, Lines, Op, Program, Reg, Ty, Var};
 use expr::{Binary, Compare, Unary};
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -54,6 +54,16 @@ impl Program {
 
     fn array(&self, a: u32) -> &str {
         &self.shared[a as usize].name
+    }
+
+    fn lines(&self, l: &Lines) -> String {
+        format!(
+            "{}[%{}] lines of {}, blocks {} apart",
+            self.array(l.array),
+            l.index,
+            l.line,
+            l.pitch
+        )
     }
 
     fn op(&self, op: &Op, ty: Ty) -> String {
@@ -179,6 +189,25 @@ impl Program {
                 values(a),
                 values(b)
             ),
+            Inst::ProxyFence => "fence of writes for warpgroups".into(),
+            Inst::WarpgroupFence => "fence of sums".into(),
+            Inst::WarpgroupMultiply {
+                fragment,
+                sums,
+                a,
+                b,
+            } => format!(
+                "{} += m{}n{}k{} {} {} . {}",
+                variables(sums),
+                fragment.m,
+                fragment.n,
+                fragment.k,
+                fragment.input,
+                self.lines(a),
+                self.lines(b)
+            ),
+            Inst::WarpgroupCommit => "commit products".into(),
+            Inst::WarpgroupWait(left) => format!("wait for products but {left}"),
             Inst::Barrier => "barrier".into(),
             Inst::Fault { cond, code } => {
                 format!("fault '{}' if %{cond}", self.faults[*code as usize])

@@ -1,6 +1,7 @@
 //! What every program of threads keeps to: values are defined once and where they are seen, types fit, memory
 //! that is named is there, and what all threads do together stands where all come by.
-use super::ir::{Inst, Op, Program, Reg, Ty};
+use super::ir::{Inst, Lines, Op, Program, Reg, Ty};
+use kernel::{Fragment, Swizzle};
 use layout::DType;
 
 /// Where a body stands.
@@ -194,6 +195,21 @@ impl Verifier<'_> {
             | Inst::Wait(_)
             | Inst::LoadMatrix { .. }
             | Inst::Multiply { .. } => self.matrix(i, c, own),
+            Inst::ProxyFence => Ok(()),
+            Inst::WarpgroupMultiply {
+                fragment,
+                sums,
+                a,
+                b,
+            } => {
+                self.together("a warpgroup's instruction", c)?;
+                self.warpgroup_sums(fragment, sums)?;
+                self.lines(a, fragment.input)?;
+                self.lines(b, fragment.input)
+            }
+            Inst::WarpgroupFence | Inst::WarpgroupCommit | Inst::WarpgroupWait(_) => {
+                self.together("a warpgroup's instruction", c)
+            }
             Inst::Barrier => self.together("a barrier", c),
             Inst::Fault { cond, code } => {
                 self.is(*cond, Ty::Bool)?;
@@ -251,6 +267,33 @@ impl Verifier<'_> {
                 }
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Sums of a warpgroup's product.
+    fn warpgroup_sums(&self, f: &Fragment, sums: &[u32]) -> Checked {
+        let float = |v: &u32| self.p.vars.get(*v as usize) == Some(&Ty::F32);
+        match f.m == 64 && sums.len() == f.n as usize / 2 && sums.iter().all(float) {
+            true => Ok(()),
+            false => Err(format!(
+                "{} sums of a product of 64 rows and {} columns, or none of f32",
+                sums.len(),
+                f.n
+            )),
+        }
+    }
+
+    /// A factor of a warpgroup's product.
+    fn lines(&self, l: &Lines, input: DType) -> Checked {
+        self.is(l.index, Ty::I32)?;
+        let d = self.array(l.array)?;
+        let own = Swizzle::of_lines(l.line * d.bits() / 8, d.bits());
+        match d == input && own == Some(l.swizzle) && l.pitch.is_multiple_of(8 * l.line) {
+            true => Ok(()),
+            false => Err(format!(
+                "lines of {} elements of {d}, {} apart, are no factor of a warpgroup",
+                l.line, l.pitch
+            )),
         }
     }
 

@@ -106,6 +106,14 @@ impl Printer<'_> {
         }
     }
 
+    /// The address of element `index` of a shared array, in units of 16 bytes and without what is left of them.
+    pub(super) fn shared_units(&mut self, array: u32, index: Reg) -> (Name, i64) {
+        let at = self.shared_at(array, index);
+        let units = self.temp("tr");
+        self.line(format_args!("shr.u32 {units}, {}, 4;", at.base));
+        (units, at.offset / 16)
+    }
+
     /// An element's number as another and what is known to be beyond it, where nothing else is made of it.
     fn split(&self, index: Reg) -> (Reg, i64) {
         match self.beyond.get(&index) {

@@ -36,6 +36,18 @@ pub(super) struct Staged {
     pub(super) from: Reg,
 }
 
+impl Staged {
+    /// Where it lies.
+    pub(super) fn home(&self) -> &Rc<SharedTile> {
+        &self.home
+    }
+
+    /// Whether lines are along the depth.
+    pub(super) fn deep(&self) -> bool {
+        self.deep
+    }
+}
+
 /// Where the left factor comes from.
 enum Left {
     Staged(Staged),
@@ -86,7 +98,11 @@ impl Lower<'_> {
         let right = self.factor(b, home, (columns, over), depth)?;
         let left = match &*self.homes[a as usize].clone() {
             TileStorage::Shared(home) => Left::Staged(self.factor(a, home, (rows, over), depth)?),
-            TileStorage::Held { .. } if fragment.input != DType::F32 && self.map.deep() == 1 => {
+            TileStorage::Held { .. }
+                if fragment.input != DType::F32
+                    && fragment.warps() == 1
+                    && self.map.deep() == 1 =>
+            {
                 Left::Held(self.held_factor(a, rows, over)?)
             }
             _ => {
@@ -98,6 +114,9 @@ impl Lower<'_> {
         };
         let sums = self.sums(acc, (rows, columns))?;
         match (&left, fragment.factors) {
+            (Left::Staged(left), _) if fragment.warps() > 1 => {
+                self.multiply_warpgroup(fragment, &sums, (left, &right), (rows, columns), depth)
+            }
             (Left::Staged(left), Factors::Tf32x3) => {
                 self.multiply_parts(fragment, &sums, (left, &right), (rows, columns), depth)
             }

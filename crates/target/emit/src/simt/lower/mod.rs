@@ -15,6 +15,7 @@ mod stmt;
 mod storage;
 mod sums;
 mod walk;
+mod warpgroup;
 
 use super::build::Build;
 use super::ir::{Buffer, Inst, Op, Program, Reg, Ty};
@@ -57,7 +58,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         return fail("coordinates", &why);
     }
     if let Some(f) = map.fragment
-        && let Err((rule, why)) = fragment(f, map)
+        && let Err((rule, why)) = fragment(f, map, caps)
     {
         return fail(rule, &why);
     }
@@ -85,6 +86,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         ahead: false,
         zeroed: BTreeSet::new(),
         stage: None,
+        products_ahead: false,
         copying: false,
         written: BTreeSet::new(),
         read: BTreeSet::new(),
@@ -149,17 +151,32 @@ fn too_large(kernel: &Kernel) -> Option<String> {
 }
 
 /// Whether there is a matrix instruction of this form, and threads for it.
-fn fragment(f: Fragment, map: &GpuMapping) -> std::result::Result<(), (&'static str, String)> {
+fn fragment(
+    f: Fragment,
+    map: &GpuMapping,
+    caps: Caps,
+) -> std::result::Result<(), (&'static str, String)> {
     let depth = match (f.input, f.factors) {
         (DType::F16 | DType::BF16, Factors::Whole) => Some(16),
         (DType::F32, Factors::Tf32 | Factors::Tf32x3) => Some(8),
         _ => None,
     };
-    if (f.m, f.n, f.acc) != (16, 8, DType::F32) || depth != Some(f.k) {
+    let shape = match f.m {
+        16 => f.n == 8,
+        64 => (8..=256).contains(&f.n) && f.n % 8 == 0 && f.factors != Factors::Tf32x3,
+        _ => false,
+    };
+    if !shape || f.acc != DType::F32 || depth != Some(f.k) {
         return Err((
             "fragment",
-            "mma.m16n8k16 of f16 or bf16, and mma.m16n8k8 of f32 as TF32, into f32 are printed"
+            "mma.m16n8k16 of f16 or bf16, mma.m16n8k8 of f32 as TF32, and the same of 64 rows and 8 to 256 columns by a warpgroup, into f32 are printed"
                 .into(),
+        ));
+    }
+    if f.m == 64 && !caps.warpgroups {
+        return Err((
+            "fragment",
+            "the architecture has no products of warpgroups".into(),
         ));
     }
     let warps = map.warps[0].checked_mul(map.warps[1]);
@@ -390,9 +407,17 @@ impl Lower<'_> {
         }
     }
 
+    /// Whether warpgroups read what is staged.
+    fn warpgroups(&self) -> bool {
+        self.map.fragment.is_some_and(|f| f.warps() > 1)
+    }
+
     fn barrier(&mut self) {
         if std::mem::take(&mut self.copying) {
             self.b.push(Inst::Wait(0));
+        }
+        if self.warpgroups() {
+            self.b.push(Inst::ProxyFence);
         }
         self.b.push(Inst::Barrier);
         self.b.forget_shared();

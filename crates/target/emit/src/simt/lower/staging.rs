@@ -308,7 +308,10 @@ impl Lower<'_> {
         let counts: Vec<Reg> = cuts.iter().map(|c| self.pieces(c)).collect();
         let one = self.b.int(1);
         let total = counts.iter().fold(one, |n, &c| self.b.mul(n, c));
-        let (zero, ahead) = (self.b.int(0), self.b.int(i64::from(stages) - 1));
+        // Products under way read the stage before the one that is read, too.
+        let behind = u32::from(stages > 2 && self.products_alone(stmts));
+        let pieces = stages - 1 - behind;
+        let (zero, ahead) = (self.b.int(0), self.b.int(pieces.into()));
         if stages > 1 {
             let i = self.b.open_loop();
             self.copy_piece(&copies, (cuts, &counts, total), i, i)?;
@@ -317,7 +320,7 @@ impl Lower<'_> {
         let i = self.b.open_loop();
         self.b.forget_shared();
         if stages > 1 {
-            self.wait(stages - 2);
+            self.wait(pieces - 1);
             // Also: everybody has read the stage that is filled next.
             self.meet();
         }
@@ -331,17 +334,22 @@ impl Lower<'_> {
         self.enter_piece(cuts, &counts, i);
         let stage = self.remainder(i, stages.into());
         let outer = self.stage.replace(stage);
+        self.products_ahead = behind > 0;
         for s in stmts {
             if self.copied(s).is_none() {
                 self.stmt(s)?;
             }
         }
         self.stage = outer;
+        self.products_ahead = false;
         if stages == 1 {
             self.meet();
         }
         self.b.forget_shared();
         self.b.close_loop(i, (zero, total, one));
+        if behind > 0 {
+            self.b.push(Inst::WarpgroupWait(0));
+        }
         self.read.extend(arrays);
         self.axes = before;
         // A loop without a turn has waited for nothing.
@@ -351,6 +359,16 @@ impl Lower<'_> {
             self.copying |= pending.2;
         }
         Ok(())
+    }
+
+    /// Whether all that the loop does besides copies is one contraction, by instructions of warpgroups.
+    fn products_alone(&self, stmts: &[&Stmt]) -> bool {
+        let mut rest = stmts.iter().filter(|s| self.copied(s).is_none());
+        self.warpgroups()
+            && matches!(
+                (rest.next(), rest.next()),
+                (Some(Stmt::Contract { .. }), None)
+            )
     }
 
     /// All threads meet; nothing that was done to shared memory is left to wait for.

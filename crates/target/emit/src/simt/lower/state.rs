@@ -17,6 +17,8 @@ pub struct Caps {
     pub shuffle: u32,
     /// Whether copies to shared memory go on beside what follows.
     pub copies: bool,
+    /// Whether four warps multiply factors that lie in shared memory.
+    pub warpgroups: bool,
 }
 
 /// An axis in the task at hand.
@@ -65,6 +67,8 @@ pub(super) struct Lower<'a> {
     pub(super) zeroed: BTreeSet<TileId>,
     /// The stage that is read in the loop at hand.
     pub(super) stage: Option<Reg>,
+    /// Whether the products of a piece are under way while the next one's begin.
+    pub(super) products_ahead: bool,
     /// Whether there are copies under way that are not those of a ring of stages.
     pub(super) copying: bool,
     /// Shared arrays written, and read, since the last barrier.

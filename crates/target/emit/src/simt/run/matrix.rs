@@ -25,7 +25,7 @@ const LINES: usize = 8;
 const LINE_BITS: u32 = 128;
 
 /// Bits of an f32 that take part in a product in TF32.
-const TF32: u32 = 0xffff_e000;
+pub(super) const TF32: u32 = 0xffff_e000;
 
 /// The bits of a 16-bit float, to which `v` is rounded.
 pub(super) fn half_bits(v: f32, d: DType) -> u16 {

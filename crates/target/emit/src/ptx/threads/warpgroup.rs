@@ -1,0 +1,61 @@
+//! Products of warpgroups: `wgmma` with both factors in shared memory, from sm_90a on.
+use super::{Name, Printer, prefix};
+use crate::simt::ir::{Inst, Lines, Ty, Var};
+use kernel::Fragment;
+use layout::DType;
+
+/// A distance of one unit along the depth, in a matrix descriptor.
+const DEPTH: i64 = 1 << 16;
+
+impl Printer<'_> {
+    /// A product of warpgroups, its groups, or a fence.
+    pub(super) fn warpgroup(&mut self, i: &Inst) {
+        match i {
+            Inst::ProxyFence => self.line("fence.proxy.async.shared::cta;"),
+            Inst::WarpgroupFence => self.line("wgmma.fence.sync.aligned;"),
+            Inst::WarpgroupCommit => self.line("wgmma.commit_group.sync.aligned;"),
+            Inst::WarpgroupWait(left) => {
+                self.line(format_args!("wgmma.wait_group.sync.aligned {left};"));
+            }
+            Inst::WarpgroupMultiply {
+                fragment,
+                sums,
+                a,
+                b,
+            } => self.warpgroup_multiply(fragment, sums, [a, b]),
+            _ => {}
+        }
+    }
+
+    /// The matrix descriptor of lines: the address and the distance between blocks in units of 16 bytes, and which
+    /// swizzle. The distance along the depth is unused, as no instruction is deeper than a line.
+    fn descriptor(&mut self, l: &Lines) -> Name {
+        let bytes = self.p.shared[l.array as usize].dtype.bits() / 8;
+        let (units, beyond) = self.shared_units(l.array, l.index);
+        let (low, high, whole) = (self.temp("tr"), self.temp("tr"), self.temp("tl"));
+        self.line(format_args!("add.s32 {low}, {units}, {};", beyond + DEPTH));
+        // A swizzle of one bit is called 3, of two 2, of three 1.
+        let upper = l.pitch * bytes / 16 | (4 - l.swizzle.bits) << 30;
+        self.line(format_args!("mov.b32 {high}, {};", upper as i32));
+        self.line(format_args!("mov.b64 {whole}, {{{low}, {high}}};"));
+        whole
+    }
+
+    fn warpgroup_multiply(&mut self, fragment: &Fragment, sums: &[Var], factors: [&Lines; 2]) {
+        let Fragment { m, n, k, input, .. } = fragment;
+        let (kind, transposes) = match input {
+            DType::F32 => ("tf32", ""),
+            DType::BF16 => ("bf16", ", 0, 0"),
+            _ => ("f16", ", 0, 0"),
+        };
+        let [a, b] = factors.map(|f| self.descriptor(f));
+        let adds = self.temp("tp");
+        self.truth(adds, true);
+        let f = prefix(Ty::F32);
+        let list: Vec<String> = sums.iter().map(|v| format!("%v{f}{v}")).collect();
+        self.line(format_args!(
+            "wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.f32.{kind}.{kind} {{{}}}, {a}, {b}, {adds}, 1, 1{transposes};",
+            list.join(", ")
+        ));
+    }
+}

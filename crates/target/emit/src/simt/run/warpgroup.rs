@@ -1,0 +1,252 @@
+//! Products of warpgroups, which go on beside what follows: they are made when their group is waited for, and what
+//! they read is not written before.
+use super::super::ir::{Inst, Lines, Var};
+use super::matrix::TF32;
+use super::{Machine, Memory, R, StopReason};
+use kernel::Fragment;
+use layout::DType;
+use std::collections::VecDeque;
+
+/// Threads of a warpgroup, and of a warp.
+const GROUP: usize = 128;
+const WARP: usize = 32;
+/// Lines of a block of a factor.
+const BLOCK: i64 = 8;
+
+/// A factor: how it lies, and its first element.
+type Factor = (Lines, i64);
+
+/// A product under way.
+#[derive(Clone)]
+struct Product {
+    fragment: Fragment,
+    sums: Vec<Var>,
+    a: Factor,
+    b: Factor,
+}
+
+/// Products of one warpgroup: those that are in no group yet, and groups, the oldest first.
+#[derive(Default)]
+pub(super) struct Products {
+    open: Vec<Product>,
+    groups: VecDeque<Vec<Product>>,
+}
+
+/// Whether products of warpgroups see an element.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(super) enum Seen {
+    #[default]
+    Yes,
+    /// It was written since.
+    Written,
+    /// Its writer has said so since ([`Inst::ProxyFence`]), and no barrier came yet.
+    Fenced,
+}
+
+/// What matters of shared memory for products of warpgroups; nothing where a program has none.
+#[derive(Default)]
+pub(super) struct Proxy {
+    products: Vec<Products>,
+    /// Per array and element: whether it is seen, and how many products under way read it.
+    elements: Vec<Vec<(Seen, u32)>>,
+    /// What each thread wrote and did not fence, and what was fenced.
+    written: Vec<Vec<(u32, usize)>>,
+    fenced: Vec<(u32, usize)>,
+}
+
+fn multiplies(body: &[Inst]) -> bool {
+    let one = |i: &Inst| matches!(i, Inst::WarpgroupMultiply { .. }) || multiplies(i.body());
+    body.iter().any(one)
+}
+
+impl Proxy {
+    pub fn of(p: &super::Program, lanes: usize) -> Proxy {
+        if !multiplies(&p.body) {
+            return Proxy::default();
+        }
+        let array =
+            |a: &crate::simt::ir::SharedArray| vec![Default::default(); a.elements as usize];
+        Proxy {
+            products: (0..lanes.div_ceil(GROUP))
+                .map(|_| Products::default())
+                .collect(),
+            elements: p.shared.iter().map(array).collect(),
+            written: vec![vec![]; lanes],
+            fenced: vec![],
+        }
+    }
+
+    /// Thread `lane` writes an element.
+    pub fn write(&mut self, array: u32, at: usize, lane: usize) -> R<()> {
+        let Some(e) = self
+            .elements
+            .get_mut(array as usize)
+            .and_then(|a| a.get_mut(at))
+        else {
+            return Ok(());
+        };
+        if e.1 > 0 {
+            return Err("a write to what a product under way reads".into());
+        }
+        e.0 = Seen::Written;
+        self.written[lane].push((array, at));
+        Ok(())
+    }
+
+    /// All threads met.
+    pub fn barrier(&mut self) {
+        for (array, at) in self.fenced.drain(..) {
+            let seen = &mut self.elements[array as usize][at].0;
+            if *seen == Seen::Fenced {
+                *seen = Seen::Yes;
+            }
+        }
+    }
+
+    fn fence(&mut self, lane: usize) {
+        let Some(list) = self.written.get_mut(lane) else {
+            return;
+        };
+        for (array, at) in list.drain(..) {
+            let seen = &mut self.elements[array as usize][at].0;
+            if *seen == Seen::Written {
+                *seen = Seen::Fenced;
+                self.fenced.push((array, at));
+            }
+        }
+    }
+
+    /// Whether a product of the thread's warpgroup that is under way adds to `v`.
+    pub fn busy(&self, v: Var, lane: usize) -> bool {
+        let Some(own) = self.products.get(lane / GROUP) else {
+            return false;
+        };
+        let all = own.groups.iter().flatten().chain(&own.open);
+        all.into_iter().any(|p| p.sums.contains(&v))
+    }
+}
+
+/// Elements of a factor of so many lines, `deep` of each.
+fn places(f: &Factor, lines: i64, deep: i64) -> impl Iterator<Item = i64> + use<> {
+    let (l, first) = *f;
+    (0..lines).flat_map(move |n| {
+        let line = first + n / BLOCK * i64::from(l.pitch) + n % BLOCK * i64::from(l.line);
+        (0..deep).map(move |k| swizzled(line + k, &l))
+    })
+}
+
+/// Where element `at` of the array lies.
+fn swizzled(at: i64, l: &Lines) -> i64 {
+    let s = l.swizzle;
+    at ^ (at >> s.shift & ((1 << s.bits) - 1) << s.base)
+}
+
+impl<M: Memory> Machine<'_, M> {
+    /// A product of warpgroups, its groups, or a fence.
+    pub(super) fn warpgroups(&mut self, i: &Inst, active: &[usize]) -> Result<(), StopReason> {
+        if matches!(i, Inst::ProxyFence) {
+            active.iter().for_each(|&l| self.proxy.fence(l));
+            return Ok(());
+        }
+        let whole = |g: &[usize]| g.len() == GROUP && g[0].is_multiple_of(GROUP);
+        if !active.chunks(GROUP).all(whole) {
+            return Err("a product where not all threads of a warpgroup come by".into());
+        }
+        for first in active.iter().copied().step_by(GROUP) {
+            match i {
+                Inst::WarpgroupMultiply {
+                    fragment,
+                    sums,
+                    a,
+                    b,
+                } => self.begin(first, (fragment, sums), (a, b))?,
+                Inst::WarpgroupCommit => {
+                    let own = &mut self.proxy.products[first / GROUP];
+                    let open = std::mem::take(&mut own.open);
+                    own.groups.push_back(open);
+                }
+                Inst::WarpgroupWait(left) => {
+                    while self.proxy.products[first / GROUP].groups.len() > *left as usize {
+                        let done = self.proxy.products[first / GROUP].groups.pop_front();
+                        for p in done.unwrap_or_default() {
+                            self.product(first, &p)?;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        first: usize,
+        (fragment, sums): (&Fragment, &[Var]),
+        (a, b): (&Lines, &Lines),
+    ) -> R<()> {
+        let from = |l: &Lines| {
+            let at = self.int(l.index, first);
+            match (first..first + GROUP).all(|lane| self.int(l.index, lane) == at) {
+                true => Ok((*l, at)),
+                false => Err("threads of a warpgroup differ about a factor's place".to_string()),
+            }
+        };
+        let p = Product {
+            fragment: *fragment,
+            sums: sums.to_vec(),
+            a: from(a)?,
+            b: from(b)?,
+        };
+        for (f, lines) in [(&p.a, fragment.m), (&p.b, fragment.n)] {
+            for at in places(f, lines.into(), fragment.k.into()) {
+                let i = self.touch(f.0.array, at, first, false)?;
+                let e = &mut self.proxy.elements[f.0.array as usize][i];
+                if e.0 != Seen::Yes {
+                    return Err(
+                        "a product of what was written without a fence and a barrier since".into(),
+                    );
+                }
+                e.1 += 1;
+            }
+        }
+        self.proxy.products[first / GROUP].open.push(p);
+        Ok(())
+    }
+
+    /// Values of a factor, line after line.
+    fn factor(&mut self, f: &Factor, lines: u32, deep: u32, first: usize) -> R<Vec<f64>> {
+        let d = self.p.shared[f.0.array as usize].dtype;
+        let mut out = vec![];
+        for at in places(f, lines.into(), deep.into()) {
+            let i = self.touch(f.0.array, at, first, false)?;
+            self.proxy.elements[f.0.array as usize][i].1 -= 1;
+            let bits = self.shared[f.0.array as usize].0[i] as u32;
+            out.push(match d {
+                DType::F32 => f32::from_bits(bits & TF32).into(),
+                _ => f32::from_bits(bits).into(),
+            });
+        }
+        Ok(out)
+    }
+
+    fn product(&mut self, first: usize, p: &Product) -> R<()> {
+        let f = p.fragment;
+        let left = self.factor(&p.a, f.m, f.k, first)?;
+        let right = self.factor(&p.b, f.n, f.k, first)?;
+        let k = f.k as usize;
+        for lane in 0..GROUP {
+            let (warp, g, pair) = (lane / WARP, lane % WARP / 4, lane % 4 * 2);
+            for (n, &v) in p.sums.iter().enumerate() {
+                let row = warp * 16 + g + n / 2 % 2 * 8;
+                let column = n / 4 * 8 + pair + n % 2;
+                let at = v as usize * self.lanes + first + lane;
+                let before = f64::from(f32::from_bits(self.vars[at] as u32));
+                let (x, y) = (&left[row * k..][..k], &right[column * k..][..k]);
+                let sum = x.iter().zip(y).fold(before, |s, (x, y)| s + x * y);
+                self.vars[at] = u64::from((sum as f32).to_bits());
+            }
+        }
+        Ok(())
+    }
+}
