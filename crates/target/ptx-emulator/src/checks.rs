@@ -58,6 +58,13 @@ pub enum Kind {
     NarrowScope,
     /// A read of bytes that an asynchronous copy still writes.
     EarlyRead,
+    /// A register that a `wgmma` in flight still reads or adds to.
+    RegisterInFlight,
+    /// A `wgmma` on registers that were written since the last `wgmma.fence`, or without any.
+    MissingWgmmaFence,
+    /// A read through the async proxy of shared memory that ordinary instructions wrote, without
+    /// `fence.proxy.async` and a barrier in between.
+    MissingProxyFence,
     /// An aligned barrier that only some lanes of a warp reach together.
     DivergentBarrier,
     /// A warp-wide instruction by a lane that its mask leaves out, or for lanes that never come.
@@ -99,6 +106,9 @@ impl Kind {
             Kind::GlobalRace => "global-memory race",
             Kind::NarrowScope => "scope too narrow",
             Kind::EarlyRead => "read before cp.async wait",
+            Kind::RegisterInFlight => "register in flight",
+            Kind::MissingWgmmaFence => "missing wgmma.fence",
+            Kind::MissingProxyFence => "missing proxy fence",
             Kind::DivergentBarrier => "divergent barrier",
             Kind::WarpMask => "warp mask",
             Kind::Trap => "trap",

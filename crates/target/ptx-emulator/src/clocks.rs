@@ -8,6 +8,8 @@ use crate::program::{Scope, Sem};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Agents, which access memory for others, count from here; threads lie below.
+pub(crate) const AGENTS: u32 = 1 << 31;
 /// The host, as a thread.
 pub(crate) const HOST: u32 = u32::MAX;
 
@@ -45,6 +47,15 @@ fn cta_key(cta: u32) -> u64 {
     2 << 33 | u64::from(cta)
 }
 
+/// What threads and warps wrote before a `fence.proxy.async` of theirs.
+fn proxied_key(thread: u32) -> u64 {
+    3 << 33 | u64::from(thread)
+}
+
+fn proxied_warp_key(warp: u32) -> u64 {
+    4 << 33 | u64::from(warp)
+}
+
 /// What is known: of threads, warps and CTAs, everything before a clock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Vc(Vec<(u64, u32)>);
@@ -77,6 +88,20 @@ impl Vc {
 
     pub fn set_cta(&mut self, cta: u32, clock: u32) {
         self.set(cta_key(cta), clock);
+    }
+
+    pub fn set_proxied_thread(&mut self, thread: u32, clock: u32) {
+        self.set(proxied_key(thread), clock);
+    }
+
+    pub fn set_proxied_warp(&mut self, warp: u32, clock: u32) {
+        self.set(proxied_warp_key(warp), clock);
+    }
+
+    /// Whether a proxy fence behind the write `s` is known.
+    pub fn proxied(&self, s: Stamp, warp: u32) -> bool {
+        let c = s.clock();
+        self.get(proxied_warp_key(warp)) > c || self.get(proxied_key(s.thread)) > c
     }
 
     fn covers(&self, other: &Vc) -> bool {

@@ -15,16 +15,18 @@
 //! program order, barriers of CTA and warp, and release to acquire as far as both scopes reach, the
 //! host included. Every thread's accesses are told apart; of the reads since a word's last write,
 //! two are remembered, so that a third unordered reader can hide behind them. Lanes of a warp are not
-//! ordered by walking together: that takes a `bar.warp.sync`.
+//! ordered by walking together: that takes a `bar.warp.sync`. Products of warpgroups are parties of their
+//! own, whose accesses a warp knows of when it has waited for them.
 //!
 //! # What differs from a device
 //!
 //! Memory is sequentially consistent, so that a missing fence is reported, never suffered. Numbers are
 //! those of IEEE 754 with the rounding asked for; `.approx` functions are computed in f64 and rounded
-//! once, nearer than any device; `mma` adds its products one by one in f32, in the order of k. Clocks
-//! count the warp's instructions. A group of lanes that only re-reads the same words is parked until
-//! one of them is written. Clusters, textures, `mbarrier`, bulk copies, `wgmma`, calls through
-//! registers and recursion are refused by line.
+//! once, nearer than any device; `mma` and `wgmma` add their products one by one in f32, in the order of
+//! k. `wgmma` reads its factors when the last warp of its warpgroup comes to it. Clocks count the warp's
+//! instructions. A group of lanes that only re-reads the same words is parked until one of them is
+//! written. Clusters, textures, `mbarrier`, bulk copies, calls through registers and recursion are
+//! refused by line.
 //!
 //! # Cost
 //!
@@ -57,8 +59,10 @@ mod machine;
 mod memory;
 mod parse;
 mod program;
+mod sm90;
 mod text;
 mod timing;
+mod writes;
 
 pub use checks::{Checks, Kind as Finding, Report};
 pub use counters::{Class, Counters, Counts, Request};

@@ -2,6 +2,7 @@
 
 use crate::counters::Class;
 use crate::parse::ast::{Space, Ty};
+use crate::sm90::Sm90;
 
 /// A register or constant row: an index, [`CONST`] set for constants.
 pub(crate) type R = u32;
@@ -477,6 +478,7 @@ pub(crate) enum Op {
     Nanosleep,
     /// Lanes of local memory copied: destination, source, bytes.
     CopyLocal(u32, u32, u32),
+    Sm90(Box<Sm90>),
 }
 
 /// `set`.
@@ -545,6 +547,8 @@ pub(crate) struct Kernel {
     pub waits_first: bool,
     /// Text of the names of registers, for reports: of 32-bit, 64-bit and predicate files.
     pub names: [Vec<String>; 3],
+    /// 32-bit registers written, by instruction; empty where no `wgmma` is.
+    pub hazards: Vec<Box<[R]>>,
 }
 
 /// Registers that are known when a warp starts.

@@ -1,4 +1,4 @@
-//! `ldmatrix`, `stmatrix` and `mma.sync`.
+//! `ldmatrix`, `stmatrix` and `mma.sync`; `wgmma` stands beside.
 
 use super::{Builder, mods::Mods, moves::space};
 use crate::counters::Class;
@@ -11,8 +11,9 @@ impl Builder<'_> {
         match m.op() {
             "ldmatrix" | "stmatrix" => self.fragments(m, o)?,
             "mma" => self.mma(m, o)?,
-            "wmma" | "wgmma" | "tcgen05" => {
-                return unsupported(m.line(), format!("'{}'; mma.sync is", m.all()));
+            "wgmma" => self.wgmma(m, o)?,
+            "wmma" | "tcgen05" => {
+                return unsupported(m.line(), format!("'{}'; mma.sync and wgmma are", m.all()));
             }
             _ => return Ok(false),
         }
@@ -59,7 +60,13 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn rows(&mut self, o: &Operand, n: usize, dst: bool, ty: Ty) -> Result<Vec<R>, PtxError> {
+    pub(crate) fn rows(
+        &mut self,
+        o: &Operand,
+        n: usize,
+        dst: bool,
+        ty: Ty,
+    ) -> Result<Vec<R>, PtxError> {
         let list = match o {
             Operand::Vector(v) => v.clone(),
             o => vec![o.clone()],

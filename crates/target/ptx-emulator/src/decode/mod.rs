@@ -10,11 +10,14 @@ mod mods;
 mod moves;
 mod operand;
 mod sync;
+mod wgmma;
 
 use crate::counters::Class;
 use crate::error::{PtxError, text, unsupported};
 use crate::parse::ast::*;
 use crate::program::*;
+use crate::sm90::Sm90;
+use crate::writes::writes;
 use mods::Mods;
 use std::collections::HashMap;
 
@@ -100,6 +103,7 @@ fn blank(name: &str, f: &Function) -> Kernel {
         communicates: false,
         waits_first: false,
         names: Default::default(),
+        hazards: Vec::new(),
     }
 }
 
@@ -195,10 +199,28 @@ pub(crate) fn decode(
         }
     }
     b.no_recursion()?;
+    b.k.hazards = hazards(&b.k);
     if b.k.dynamic_shared {
         b.k.shared_static = b.dynamic_at;
     }
     Ok(b.k)
+}
+
+/// The 32-bit registers that each instruction writes, where `wgmma` may still be using them.
+fn hazards(k: &Kernel) -> Vec<Box<[R]>> {
+    let product = |i: &Inst| matches!(&i.op, Op::Sm90(s) if matches!(**s, Sm90::Wgmma(_)));
+    if !k.code.iter().any(product) {
+        return Vec::new();
+    }
+    let own = |i: &Inst| {
+        let mut all = Vec::new();
+        writes(&i.op, &mut all);
+        let rows = all.into_iter().filter(|(w, r)| {
+            matches!(w, Width::W16 | Width::W32) && *r & CONST == 0 && *r < k.rows32
+        });
+        rows.map(|(_, r)| r).collect()
+    };
+    k.code.iter().map(own).collect()
 }
 
 /// Bytes of shared memory declared by the module, the kernel and every function, as far as the

@@ -5,6 +5,7 @@ use crate::counters::Class;
 use crate::error::{PtxError, text, unsupported};
 use crate::parse::ast::*;
 use crate::program::*;
+use crate::sm90::Sm90;
 
 impl Builder<'_> {
     pub(crate) fn synchronising(
@@ -140,7 +141,15 @@ impl Builder<'_> {
 
     fn fence(&mut self, m: &mut Mods<'_>, o: &[Operand]) -> Result<(), PtxError> {
         self.count(o, &[0])?;
-        if m.has("proxy") || m.has("mbarrier_init") {
+        if m.take("proxy") {
+            if !m.take("async") {
+                return unsupported(m.line(), format!("'{}'", m.all()));
+            }
+            m.one_of(&["shared::cta", "shared::cluster", "global"]);
+            self.sm90(Sm90::ProxyFence, Class::Fence);
+            return Ok(());
+        }
+        if m.has("mbarrier_init") {
             return unsupported(m.line(), format!("'{}'", m.all()));
         }
         let scope = if m.op() == "membar" {

@@ -150,7 +150,7 @@ impl Ctx<'_> {
     }
 
     #[cold]
-    fn race(
+    pub(crate) fn race(
         &mut self,
         lane: u32,
         place: Option<(usize, u64)>,

@@ -9,7 +9,7 @@ use crate::memory::SHARED_WINDOW;
 use crate::program::*;
 
 impl Ctx<'_> {
-    fn whole_warp(&mut self, act: u32, what: &str) {
+    pub(crate) fn whole_warp(&mut self, act: u32, what: &str) {
         self.w.fragments[self.w.current].apart = Divergence::No;
         if act != u32::MAX && self.world.checks.divergence {
             self.report(

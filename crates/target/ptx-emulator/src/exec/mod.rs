@@ -7,15 +7,19 @@ mod bits;
 mod control;
 mod copy;
 mod cvt;
+mod descriptor;
+mod flight;
 mod float;
 mod half;
 mod int;
 mod matrix;
 mod mem;
 mod moves;
+mod proxy;
 pub(crate) mod round;
 mod simd;
 mod warp;
+mod wgmma;
 
 use crate::checks::{Kind, Report};
 use crate::machine::cta::Core;
@@ -95,6 +99,9 @@ impl Ctx<'_> {
         if self.world.checks.uninitialised {
             self.check_registers(inst, mask, act);
         }
+        if !self.k.hazards.is_empty() && act != 0 {
+            self.check_flight(inst);
+        }
         if let Some(t) = &mut self.w.trace {
             t.begin(pc, act);
         }
@@ -105,7 +112,10 @@ impl Ctx<'_> {
         };
         if flow == Flow::Blocked
             && let Some(t) = &mut self.w.trace
-            && matches!(inst.op, Op::Bar(..) | Op::Mma(_) | Op::Matrix(_))
+            && matches!(
+                inst.op,
+                Op::Bar(..) | Op::Mma(_) | Op::Matrix(_) | Op::Sm90(_)
+            )
             && !t.touched()
         {
             // It waits for the warp's other lanes and comes here again.
@@ -258,6 +268,7 @@ impl Ctx<'_> {
             }),
             Op::Nanosleep => {}
             Op::CopyLocal(d, s, bytes) => self.copy_local(*d, *s, *bytes, act),
+            Op::Sm90(op) => return self.sm90(op, act, mask),
         }
         Flow::Next
     }

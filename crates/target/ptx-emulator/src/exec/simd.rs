@@ -64,6 +64,19 @@ dispatched! {
 }
 
 dispatched! {
+    /// c += a b for a of 16 rows and `k` columns and b of `k` rows and `n` columns, likewise.
+    fn wide_product(a: &[f32], b: &[f32], c: &mut [f32], k: usize, n: usize) {
+        for (row, c) in a.chunks_exact(k).zip(c.chunks_exact_mut(n)) {
+            for (x, b) in row.iter().zip(b.chunks_exact(n)) {
+                for (c, b) in c.iter_mut().zip(b) {
+                    *c = x.mul_add(*b, *c);
+                }
+            }
+        }
+    }
+}
+
+dispatched! {
     /// Pairs of f16 in 32-bit words to f32: low halves, then high ones.
     fn halves(w: &[u32; 32]) -> ([f32; 32], [f32; 32]) {
         let (mut lo, mut hi) = ([0.0; 32], [0.0; 32]);

@@ -3,6 +3,7 @@
 use crate::clocks::{LaneSync, Messages, Vc, join};
 use crate::machine::times::CtaClock;
 use crate::machine::warp::{Copy, GroupState, Warp};
+use crate::machine::warpgroup::Warpgroup;
 use crate::memory::shadow::Shadow;
 use crate::program::R;
 use std::sync::Arc;
@@ -45,6 +46,7 @@ pub(crate) struct Core {
     pub flying: Vec<u8>,
     pub any_flying: u32,
     pub barriers: Vec<Barrier>,
+    pub groups: Vec<Warpgroup>,
     /// A barrier changed, or threads ended: see whether one completes.
     pub look: bool,
     pub hand: CtaClock,
@@ -105,7 +107,23 @@ impl Cta {
             let b = std::mem::take(&mut self.core.barriers[id]);
             self.complete(id as u32, b, &mut go);
         }
+        self.regroup(&mut go);
         go
+    }
+
+    /// Warps go on whose warpgroup is complete at its product.
+    fn regroup(&mut self, go: &mut Vec<u32>) {
+        for w in &mut self.warps {
+            if self.core.groups[w.index as usize / 4].go >> (w.index % 4) & 1 == 0 {
+                continue;
+            }
+            for f in &mut w.fragments {
+                if f.doing == GroupState::Warpgroup {
+                    f.doing = GroupState::Ready;
+                    go.push(w.index);
+                }
+            }
+        }
     }
 
     fn complete(&mut self, id: u32, b: Barrier, go: &mut Vec<u32>) {

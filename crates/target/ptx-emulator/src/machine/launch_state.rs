@@ -1,7 +1,7 @@
 //! What the CTAs of a launch share besides memory: checks, counters, and who waits for whom.
 
 use crate::checks::{Checks, Reports};
-use crate::clocks::{HOST, Messages};
+use crate::clocks::{AGENTS, HOST, Messages};
 use crate::counters::{Counts, Request};
 use crate::machine::times::{Clock, InstructionTimes};
 use crate::memory::shadow::Shadow;
@@ -25,6 +25,8 @@ pub(crate) struct LaunchState {
     /// CTAs and warps whose words were written.
     pub woken: Vec<(u32, u32)>,
     pub steps: u64,
+    /// Agents so far.
+    agents: u32,
     /// Counts writes: a round of a polling loop during which it moved is not parked upon.
     pub writes: u64,
     pub params: Vec<u8>,
@@ -53,6 +55,7 @@ impl LaunchState {
             filter: vec![0; FILTER / 64],
             woken: Vec::new(),
             steps: 0,
+            agents: 0,
             writes: 0,
             params,
             shared_bytes: shared,
@@ -109,10 +112,19 @@ impl LaunchState {
         if thread == HOST {
             return "the host".into();
         }
+        if thread >= AGENTS {
+            return "an asynchronous copy or product".into();
+        }
         let t = thread.wrapping_sub(1);
         let (cta, t) = (t / threads_per_cta.max(1), t % threads_per_cta.max(1));
         let [x, y, z] = place(cta, self.grid);
         format!("warp {} lane {} of CTA {x},{y},{z}", t / 32, t % 32)
+    }
+
+    /// A new agent.
+    pub fn agent(&mut self) -> u32 {
+        self.agents += 1;
+        AGENTS + self.agents
     }
 
     /// Whether anybody waits for words.

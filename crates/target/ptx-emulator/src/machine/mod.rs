@@ -8,6 +8,7 @@ mod parallel;
 pub(crate) mod run;
 pub(crate) mod times;
 pub(crate) mod warp;
+pub(crate) mod warpgroup;
 
 pub use host::{HostOrder, Running, Status};
 pub use launch::{Launch, Outcome};

@@ -4,6 +4,7 @@ use super::cta::{Barrier, Core, Cta, lanes};
 use super::launch_state::{LaunchState, place};
 use super::times::CtaClock;
 use super::warp::{GroupState, Place, Warp};
+use super::warpgroup::Warpgroup;
 use super::{Launch, Plan};
 use crate::checks::{Kind, Report};
 use crate::exec::Ctx;
@@ -136,6 +137,9 @@ impl Run {
                 flying: vec![0; words],
                 any_flying: 0,
                 barriers: (0..16).map(|_| Barrier::default()).collect(),
+                groups: (0..warps.div_ceil(4))
+                    .map(|_| Warpgroup::default())
+                    .collect(),
                 look: false,
                 hand: CtaClock::starting(self.ended[slot]),
             },
@@ -319,6 +323,9 @@ impl Run {
                                 b.arrived,
                                 b.expected.unwrap_or(alive)
                             )
+                        }
+                        GroupState::Warpgroup => {
+                            "waits for the other warps of its warpgroup".to_string()
                         }
                         GroupState::Align => "waits for all lanes of its warp".to_string(),
                         GroupState::Parked => self.polling(cta.core.index, w.index, mem),

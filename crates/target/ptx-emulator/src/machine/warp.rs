@@ -1,6 +1,7 @@
 //! A warp: its registers, and the groups of lanes that walk through the code together.
 
 use crate::clocks::LaneSync;
+use crate::machine::warpgroup::Flight;
 use crate::program::{CONST, Kernel, R, SINK, Start};
 use crate::timing::trace::Trace;
 
@@ -29,6 +30,8 @@ pub(crate) enum GroupState {
     Barrier(u32),
     /// Waits for all lanes of the warp at an instruction that needs them together.
     Align,
+    /// Waits for the other warps of its warpgroup.
+    Warpgroup,
     /// Polls words that nobody wrote since.
     Parked,
 }
@@ -118,6 +121,8 @@ pub(crate) struct Warp {
     pub copies: Vec<Copy>,
     pub committed: [u32; 32],
     pub steps: u64,
+    /// Registers that products of its warpgroup use.
+    pub flight: Flight,
     /// What it executed, where somebody wants to know.
     pub trace: Option<Box<Trace>>,
 }
@@ -173,6 +178,10 @@ impl Warp {
             copies: Vec::new(),
             committed: [0; 32],
             steps: 0,
+            flight: Flight::new(match k.hazards.is_empty() {
+                true => 0,
+                false => k.rows32 as usize,
+            }),
             trace: None,
         };
         for (s, row) in &k.start32 {

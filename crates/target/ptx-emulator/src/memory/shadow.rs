@@ -187,6 +187,18 @@ impl Shadow {
         found
     }
 
+    /// The cells of a word: one, or one for each of its bytes.
+    pub fn writes(&self, word: usize) -> &[Cell] {
+        let Some(Some(page)) = self.pages.get(word / PAGE) else {
+            return &[];
+        };
+        let cell = &page[word % PAGE];
+        match cell.write.thread {
+            SPLIT => &self.split[cell.write.when as usize],
+            _ => std::slice::from_ref(cell),
+        }
+    }
+
     /// Whether a word was written on one side and touched on the other.
     pub fn clash(&self, other: &Shadow) -> bool {
         for (a, b) in self.pages.iter().zip(&other.pages) {

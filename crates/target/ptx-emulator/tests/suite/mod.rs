@@ -21,3 +21,5 @@ mod round;
 mod speed;
 mod timing;
 mod warps;
+mod wgmma;
+mod wgmma_faults;

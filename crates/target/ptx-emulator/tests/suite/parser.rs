@@ -69,7 +69,7 @@ fn errors_name_the_line_and_what_was_not_understood() {
         ),
         (
             "wgmma.fence.sync.aligned;",
-            "line 9: not supported: 'wgmma.fence.sync.aligned'",
+            "line 9: 'wgmma.fence.sync.aligned' needs .target sm_90a",
         ),
         (
             "add.f32 %r0, %r0, 1;",

@@ -1,6 +1,6 @@
 //! The fixtures are real PTX: NVIDIA's assembler takes them.
 
-use crate::suite::{arithmetic, convert, floats, matrix};
+use crate::suite::{arithmetic, convert, floats, matrix, wgmma};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,6 +30,7 @@ fn sources() -> Vec<(String, String)> {
     ]
     .map(|(n, s)| (n.to_string(), s.to_string()))
     .into();
+    all.push(("wgmma".into(), wgmma::fixtures()));
     // Kernels of one module, under one head.
     let mut joined = |name: &str, kernels: Vec<String>| {
         let head = crate::suite::common::HEAD;
@@ -70,7 +71,9 @@ fn ptxas_assembles_every_fixture() {
     };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     for (name, source) in sources() {
-        let arch = if source.contains("sm_90") {
+        let arch = if source.contains("sm_90a") {
+            "sm_90a"
+        } else if source.contains("sm_90") {
             "sm_90"
         } else {
             "sm_80"

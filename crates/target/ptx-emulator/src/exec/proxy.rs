@@ -1,0 +1,125 @@
+//! Shared memory through the async proxy: what products and bulk copies read and write.
+
+use super::Ctx;
+use crate::checks::Kind;
+use crate::clocks::{LaneSync, Vc};
+use crate::machine::cta::lanes;
+use crate::memory::shadow::Actor;
+use std::sync::Arc;
+
+/// On whose behalf shared memory is accessed: a party of its own, at a moment of its own, that knows
+/// what each of those knew who started it.
+#[derive(Debug, Clone)]
+pub(crate) struct Agent {
+    pub id: u32,
+    pub clock: u32,
+    pub knows: Vec<LaneSync>,
+}
+
+impl Ctx<'_> {
+    /// `fence.proxy.async`: what these lanes wrote so far may be read by products and bulk copies.
+    pub(crate) fn proxy_fence(&mut self, act: u32) {
+        let clock = self.cta.clock + 1;
+        let whole = (act == self.w.alive).then_some(self.w.global);
+        let first = self.cta.thread(self.w.index, 0);
+        self.learn(act, |vc, l| match whole {
+            Some(warp) => vc.set_proxied_warp(warp, clock),
+            None => vc.set_proxied_thread(first + l, clock),
+        });
+        self.cta.clock += 1;
+        self.effect();
+    }
+
+    /// Adds to what lanes know; lanes that know the same learn the same where `add` does not tell
+    /// them apart.
+    pub(crate) fn learn(&mut self, act: u32, add: impl Fn(&mut Vc, u32)) {
+        let mut last: Option<(Arc<Vc>, Arc<Vc>)> = None;
+        for l in lanes(act) {
+            let own = &mut self.w.sync[l as usize].vc;
+            let mut new = (**own).clone();
+            add(&mut new, l);
+            let new = match &last {
+                Some((before, after)) if Arc::ptr_eq(before, own) && **after == new => {
+                    after.clone()
+                }
+                _ => Arc::new(new),
+            };
+            last = Some((own.clone(), new.clone()));
+            *own = new;
+        }
+    }
+
+    /// Reads 16 bytes of the CTA's shared memory for an agent; none where there are none.
+    pub(crate) fn async_read(&mut self, agent: &Agent, at: u64) -> Option<[u32; 4]> {
+        if !self.shared_at(0, at, 16, "an asynchronous read") {
+            return None;
+        }
+        self.settled(0, at, 16);
+        let w = (at / 4) as usize;
+        if self.cta.shared_written[w..w + 4] != [15; 4] && self.world.checks.uninitialised {
+            self.report(Kind::UninitialisedShared, 0, None, || {
+                format!("16 bytes at {at:#x} of shared memory were never written")
+            });
+        }
+        if self.world.checks.races {
+            for word in w..w + 4 {
+                if !self.async_touch(agent, word, false) {
+                    self.proxied(agent, word);
+                }
+            }
+        }
+        let v = &self.cta.shared[w..w + 4];
+        Some([v[0], v[1], v[2], v[3]])
+    }
+
+    /// Notes an agent's access to a word and judges it; whether it races.
+    pub(crate) fn async_touch(&mut self, agent: &Agent, word: usize, write: bool) -> bool {
+        let mut found = None;
+        for sync in &agent.knows {
+            let actor = Actor {
+                thread: agent.id,
+                clock: agent.clock,
+                cta: (
+                    self.cta.first_thread,
+                    self.cta.first_thread + self.cta.threads,
+                ),
+                sync,
+                threads_per_cta: self.cta.threads,
+                pc: self.pc,
+                strength: 0,
+            };
+            let c = self.cta.shadow.touch(word, 15, &actor, write);
+            found = found.or(c);
+        }
+        if let Some(c) = found {
+            self.race(0, None, word as u64, c, write);
+        }
+        found.is_some()
+    }
+
+    /// Reports a word that an ordinary instruction wrote, without a proxy fence that the agent
+    /// knows of behind it.
+    fn proxied(&mut self, agent: &Agent, word: usize) {
+        let (first, end) = (
+            self.cta.first_thread,
+            self.cta.first_thread + self.cta.threads,
+        );
+        let Some((stamp, pc)) = self.cta.shadow.writes(word).iter().find_map(|c| {
+            let s = c.write;
+            let own = (first..end).contains(&s.thread);
+            let fenced = |k: &LaneSync| k.vc.proxied(s, (s.thread - 1) / 32);
+            (own && !agent.knows.iter().all(fenced)).then_some((s, c.write_pc))
+        }) else {
+            return;
+        };
+        let who = self.world.who(stamp.thread, self.cta.threads);
+        let line = self.world.line_of(self.k, pc);
+        self.report(Kind::MissingProxyFence, 0, Some(pc), || {
+            format!(
+                "reads shared {:#x} through the async proxy, which {who} wrote at line {line} without \
+                 fence.proxy.async and a barrier behind it",
+                word * 4
+            )
+        });
+    }
+}
