@@ -1,7 +1,7 @@
 //! PTX, run as written on the emulator with all its checks, as a subject of the suite.
 use crate::{Failure, Subject};
 use emit::ptx::{self, ParamValue, Ptx};
-use kernel::{Role, TargetKind, TileProgram, work};
+use kernel::{Mapping, Role, TargetKind, TileProgram, work};
 use ptx_emulator::{Checks, Counters, Finding, Launch, Machine, MemoryKind, Report};
 use std::cell::{Cell, RefCell};
 use tensor::Tensor;
@@ -110,6 +110,18 @@ impl Emulated {
     }
 }
 
+/// An architecture for program number `n`: one that has its matrix instruction.
+pub fn arch(program: &TileProgram, n: usize) -> &'static str {
+    let groups = match &program.schedule().mapping {
+        Mapping::Gpu(g) => g.fragment.is_some_and(|f| f.warps() > 1),
+        Mapping::Cpu(_) => false,
+    };
+    match groups {
+        true => "sm_90a",
+        false => ptx::ARCHS[n % ptx::ARCHS.len()],
+    }
+}
+
 impl Subject for Emulated {
     fn name(&self) -> String {
         format!("emulated {}", self.arch.unwrap_or("PTX"))
@@ -127,7 +139,7 @@ impl Subject for Emulated {
     ) -> Result<Vec<Tensor>, Failure> {
         let n = self.done.get();
         self.done.set(n + 1);
-        let arch = self.arch.unwrap_or(ptx::ARCHS[n % ptx::ARCHS.len()]);
+        let arch = self.arch.unwrap_or_else(|| arch(program, n));
         let text = ptx::emit(program, arch).map_err(|e| Failure::Refused(e.to_string()))?;
         self.launch(program, &text, symbols, buffers)
             .map_err(Failure::Broken)

@@ -18,7 +18,7 @@ pub mod simt;
 mod special;
 mod suite;
 
-pub use emulated::{Emulated, is_fault};
+pub use emulated::{Emulated, arch, is_fault};
 pub use families::{
     CPU_FAMILIES, Case, FAMILIES, Limits, Link, MATRIX_FAMILIES, Make, cases, chain, panels,
 };

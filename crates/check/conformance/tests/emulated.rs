@@ -1,13 +1,24 @@
 //! PTX of every family, run on the emulator: what it does, and that nothing is touched that is not
 //! there, or without the barriers it takes.
 use emit::ptx;
-use shopfloor_conformance::{Emulated, scalars, special};
+use shopfloor_conformance::{Emulated, Rng, cases, run, scalars, special};
 
 #[test]
 fn every_family_agrees_with_the_reference() {
     for out in crate::part_of_seeds(&Emulated::default(), 3000, 36, 4) {
         assert!(out.total() > 4, "{:?}", out.agreed);
         assert!(out.agreed.len() >= 3, "{:?}", out.agreed);
+    }
+}
+
+/// What matrix instructions are for, those of warpgroups too.
+#[test]
+fn matrix_instructions_agree_with_the_reference() {
+    let before = cases(&mut Rng::new(0)).len() as u64;
+    for seed in testing::Share::cases(20, 2) {
+        let out = run(&Emulated::on("sm_90a"), &|case| case >= before, 9000 + seed, 1);
+        let out = out.unwrap_or_else(|e| panic!("{e}"));
+        println!("{:?}, refused {:?}", out.agreed, out.refused);
     }
 }
 
