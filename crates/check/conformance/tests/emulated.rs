@@ -16,7 +16,12 @@ fn every_family_agrees_with_the_reference() {
 fn matrix_instructions_agree_with_the_reference() {
     let before = cases(&mut Rng::new(0)).len() as u64;
     for seed in testing::Share::cases(20, 2) {
-        let out = run(&Emulated::on("sm_90a"), &|case| case >= before, 9000 + seed, 1);
+        let out = run(
+            &Emulated::on("sm_90a"),
+            &|case| case >= before,
+            9000 + seed,
+            1,
+        );
         let out = out.unwrap_or_else(|e| panic!("{e}"));
         println!("{:?}, refused {:?}", out.agreed, out.refused);
     }

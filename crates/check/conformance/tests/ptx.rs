@@ -116,5 +116,10 @@ fn every_family_is_assembled() {
 #[test]
 fn matrix_instructions_are_assembled() {
     let before = cases(&mut Rng::new(0)).len() as u64;
-    assembled("ptxas: matrix instructions", 2, &|case| case >= before, 9000);
+    assembled(
+        "ptxas: matrix instructions",
+        2,
+        &|case| case >= before,
+        9000,
+    );
 }

@@ -19,7 +19,7 @@ use testkit::tools::tool;
 use testkit::zoo;
 
 const MODELS: [&str; 3] = ["digits_cnn", "silero_vad", "ppocr_cls"];
-const GPUS: [(&str, &str); 3] = [("t4", "sm_75"), ("a100", "sm_80"), ("h100", "sm_90")];
+const GPUS: [(&str, &str); 3] = [("t4", "sm_75"), ("a100", "sm_80"), ("h100", "sm_90a")];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")

@@ -17,7 +17,7 @@ use std::process::Command;
 use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
 
-const MACHINES: [(&str, &str); 2] = [("a100", "sm_80"), ("h100", "sm_90")];
+const MACHINES: [(&str, &str); 2] = [("a100", "sm_80"), ("h100", "sm_90a")];
 
 /// Sizes that no tile divides.
 const SIZES: [usize; 3] = [70, 48, 90];

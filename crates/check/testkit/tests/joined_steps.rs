@@ -127,8 +127,8 @@ fn their_launches_are_assembled_without_spills() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("kernel.ptx");
     for (gpu, arch, rows, size) in [
-        ("h100", "sm_90", 1, (4096, 64)),
-        ("h100", "sm_90", 40, (4096, 96)),
+        ("h100", "sm_90a", 1, (4096, 64)),
+        ("h100", "sm_90a", 40, (4096, 96)),
         ("a100", "sm_80", 4, (2048, 192)),
         ("t4", "sm_75", 1, (4096, 64)),
     ] {

@@ -21,7 +21,7 @@ use std::process::Command;
 use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
 
-const MACHINES: [(&str, &str); 2] = [("a100", "sm_80"), ("h100", "sm_90")];
+const MACHINES: [(&str, &str); 2] = [("a100", "sm_80"), ("h100", "sm_90a")];
 
 /// A graph, the box it is planned for, and sizes and inputs to evaluate it with.
 struct Case {

@@ -107,7 +107,7 @@ fn inputs(d: DType, m: usize, k: usize, n: usize) -> Vec<Tensor> {
     ]
 }
 
-const GPUS: [(&str, &str); 3] = [("t4", "sm_75"), ("a100", "sm_80"), ("h100", "sm_90")];
+const GPUS: [(&str, &str); 3] = [("t4", "sm_75"), ("a100", "sm_80"), ("h100", "sm_90a")];
 
 #[test]
 fn a_skinny_product_is_cut_along_its_sum() {

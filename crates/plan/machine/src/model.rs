@@ -2,6 +2,7 @@
 
 use crate::{MachineError, Sourced};
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::fmt;
 
 /// What kind of processor a machine is.
@@ -618,6 +619,16 @@ impl Machine {
     /// bits is preferred to a faster one that sums in 16.
     pub fn unit(&self, class: UnitClass, dtype: NumType) -> Option<&Unit> {
         self.unit_index(class, dtype).map(|i| &self.units[i])
+    }
+
+    /// The matrix unit whose instructions have so many rows: 64 are those of a warpgroup, fewer those of a warp.
+    pub fn matrix_unit(&self, dtype: NumType, rows: u64) -> Option<&Unit> {
+        let own = |u: &&Unit| {
+            u.class == UnitClass::Tensor && u.dtype_in == dtype && (u.tile.0 >= 64) == (rows >= 64)
+        };
+        let rank = |u: &Unit| (u.dtype_acc != NumType::F16, u.per_worker.value);
+        let all = self.units.iter().filter(own);
+        all.max_by(|a, b| rank(a).partial_cmp(&rank(b)).unwrap_or(Ordering::Equal))
     }
 
     /// Index of the unit with the highest rate for a class and input format.

@@ -22,8 +22,10 @@ pub enum Pipe {
     Alu,
     /// Special functions and conversions.
     Special,
-    /// Matrix instructions.
+    /// Matrix instructions of a warp.
     Matrix,
+    /// Matrix instructions of a warpgroup, in as many turns of a warp's share as one of [`Pipe::Matrix`] has products.
+    Warpgroup,
     /// Loads, stores, exchanges between lanes.
     Memory,
     /// Jumps and barriers: a scheduler's slot and nothing else.
@@ -32,13 +34,14 @@ pub enum Pipe {
 
 impl Pipe {
     /// All of them.
-    pub const ALL: [Pipe; 8] = [
+    pub const ALL: [Pipe; 9] = [
         Pipe::Fma,
         Pipe::Half,
         Pipe::Double,
         Pipe::Alu,
         Pipe::Special,
         Pipe::Matrix,
+        Pipe::Warpgroup,
         Pipe::Memory,
         Pipe::Slot,
     ];
@@ -48,7 +51,7 @@ impl Pipe {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Warps {
     /// Machine instructions by what runs them, as [`Pipe::ALL`] lists it.
-    pub turns: [f64; 8],
+    pub turns: [f64; Pipe::ALL.len()],
     /// Bytes that shared memory and L1 are busy for: whole sectors, and a turn of the banks for each line.
     pub near: f64,
     /// Bytes that loads want of operands, and bytes of the sectors that hold them.
@@ -112,7 +115,7 @@ pub struct WarpRates {
     /// Schedulers of a multiprocessor, each of which issues an instruction per cycle.
     pub schedulers: f64,
     /// Cycles of a scheduler's pipe per instruction, as [`Pipe::ALL`] lists them.
-    turns: [f64; 8],
+    turns: [f64; Pipe::ALL.len()],
     /// Cycles from an arithmetic instruction to one that needs its result.
     pub dependent: f64,
     /// The same for special functions and for matrix instructions, besides their turn.
@@ -141,7 +144,7 @@ impl WarpRates {
     pub fn latency(&self, pipe: Pipe) -> f64 {
         match pipe {
             Pipe::Special => self.special,
-            Pipe::Matrix => self.matrix,
+            Pipe::Matrix | Pipe::Warpgroup => self.matrix,
             _ => self.dependent,
         }
     }
@@ -179,7 +182,7 @@ impl WarpRates {
     }
 
     /// Cycles that a multiprocessor is busy issuing `turns` of instructions.
-    pub fn issue(&self, turns: &[f64; 8]) -> f64 {
+    pub fn issue(&self, turns: &[f64; Pipe::ALL.len()]) -> f64 {
         let slots: f64 = turns.iter().sum::<f64>() / self.schedulers;
         let own = turns.iter().zip(&self.turns).zip(Pipe::ALL);
         let pipes = own.map(|((n, each), pipe)| match pipe {
@@ -235,8 +238,12 @@ impl Machine {
         // Lanes of an instruction over those that begin it per cycle and scheduler.
         let turn = |lanes: f64| 32.0 * schedulers / lanes;
         // Multiply-adds counted twice, of one m16n8k16.
-        let matrix = lanes(UnitClass::Tensor, NumType::F16, 1.0);
-        let matrix = matrix.map_or(0.0, |rate| schedulers * 2.0 * 16.0 * 8.0 * 16.0 / rate);
+        let matrix = |rows: u64| {
+            let unit = self.matrix_unit(NumType::F16, rows)?;
+            let rate = unit.per_worker.value / clock;
+            (rate > 0.0).then(|| schedulers * 2.0 * 16.0 * 8.0 * 16.0 / rate)
+        };
+        let warp = matrix(16).or(matrix(64)).unwrap_or(0.0);
         let per_cycle = |l: &crate::Level| l.read.per_worker.value / clock;
         let steps = dependent(self.limits.cc);
         Some(WarpRates {
@@ -247,7 +254,8 @@ impl Machine {
                 turn(lanes(UnitClass::Fma, NumType::F64, 2.0).unwrap_or(fma)),
                 turn(alu),
                 turn(special),
-                matrix,
+                warp,
+                matrix(64).unwrap_or(warp),
                 // A lane a word of what shared memory gives.
                 32.0 * 4.0 / per_cycle(shared),
                 1.0,

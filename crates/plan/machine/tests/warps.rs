@@ -8,7 +8,7 @@ fn a_gpu_has_rates_and_a_cpu_none() {
     // 64 lanes of an SM over four schedulers: a warp's 32 take two cycles.
     assert_eq!((r.schedulers, r.turn(Pipe::Fma)), (4.0, 2.0));
     assert!((r.line - 128.0).abs() < 1.0 && r.far > r.near);
-    let mut turns = [0.0; 8];
+    let mut turns = [0.0; Pipe::ALL.len()];
     turns[Pipe::Fma as usize] = 100.0;
     assert_eq!(r.issue(&turns), 50.0);
     turns[Pipe::Slot as usize] = 300.0;

@@ -21,9 +21,7 @@ pub struct CudaDevice {
 
 /// The newest architecture printed for that a GPU of this compute capability runs.
 fn arch(info: &DeviceInfo) -> Option<&'static str> {
-    let own = info.compute.major * 10 + info.compute.minor;
-    let fits = |a: &&&str| a[3..].parse().is_ok_and(|v: u32| v <= own);
-    emit::ptx::ARCHS.iter().rfind(fits).copied()
+    emit::ptx::arch_of(info.compute.major * 10 + info.compute.minor)
 }
 
 impl CudaDevice {

@@ -307,6 +307,7 @@ fn threads_of_a_gemm() {
     let caps = shopfloor_emit::simt::Caps {
         shuffle: 32,
         copies: true,
+        warpgroups: false,
     };
     let threads = shopfloor_emit::simt::lower(&program, caps).unwrap();
     shopfloor_emit::simt::verify::verify(&threads).unwrap();

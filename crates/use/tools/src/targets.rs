@@ -102,12 +102,7 @@ fn number(arch: &str) -> Option<u32> {
 /// GPUs run as well; `None` for machines that run no PTX of ours.
 pub(crate) fn arch_of(machine: &Machine) -> Option<&'static str> {
     let own = machine.isa.features.iter().find_map(|f| number(f))?;
-    emit::ptx::ARCHS
-        .into_iter()
-        .filter_map(|a| Some((number(a)?, a)))
-        .filter(|(n, _)| *n <= own)
-        .max_by_key(|(n, _)| *n)
-        .map(|(_, a)| a)
+    emit::ptx::arch_of(own)
 }
 
 /// The target for `machine`: our CPU code for its widest instruction set, PTX where it runs that, else

@@ -144,8 +144,15 @@ fn micro(p: &TileProgram, machine: &Machine, s: &Space) -> (Vec<AxisId>, f64, Ve
             (c.rows.clone(), mr, c.lanes.into_iter().collect(), nr)
         }
         Mapping::Gpu(g) => {
-            let mr = (whole(&g.rows) / f64::from(g.warps[0].max(1))).max(1.0);
-            let nr = (whole(&g.columns) / f64::from(g.warps[1].max(1))).max(1.0);
+            let (mr, nr) = match g.fragment.filter(|f| f.warps() > 1) {
+                // Each instruction reads both of its factors from shared memory.
+                Some(f) => (f64::from(f.m), f64::from(f.n)),
+                None => {
+                    let each = |axes: &[AxisId], warps: u32| whole(axes) / f64::from(warps.max(1));
+                    (each(&g.rows, g.warps[0]), each(&g.columns, g.warps[1]))
+                }
+            };
+            let (mr, nr) = (mr.max(1.0), nr.max(1.0));
             (g.rows.clone(), mr, g.columns.clone(), nr)
         }
     }

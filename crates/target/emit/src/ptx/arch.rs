@@ -25,13 +25,16 @@ pub(super) fn warpgroups(arch: &str) -> bool {
     arch == ARCHS[3]
 }
 
-/// The name in [`ARCHS`] of what a GPU of compute capability `cc` runs.
-pub(super) fn arch_of(cc: u32) -> &'static str {
+/// The name in [`ARCHS`] of the newest text that a GPU of compute capability `cc` (90 for 9.0) runs; `None` where it
+/// runs none.
+pub fn arch_of(cc: u32) -> Option<&'static str> {
     match cc {
-        90 => ARCHS[3],
-        91.. => ARCHS[2],
-        80.. => ARCHS[1],
-        _ => ARCHS[0],
+        // Its own text runs on no other.
+        90 => Some(ARCHS[3]),
+        91.. => Some(ARCHS[2]),
+        80.. => Some(ARCHS[1]),
+        75.. => Some(ARCHS[0]),
+        _ => None,
     }
 }
 

@@ -192,7 +192,7 @@ struct Known<'t> {
 /// Whether it matters which number the last operand of an instruction is: a divisor, a factor, how many groups of
 /// copies it waits for.
 fn asks_number(op: &str) -> bool {
-    ["div", "rem", "mul.wide", "cp."]
+    ["div", "rem", "mul.wide", "cp.", "wgmma.wait"]
         .iter()
         .any(|n| op.starts_with(n))
 }

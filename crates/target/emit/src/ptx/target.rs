@@ -39,7 +39,47 @@ fn fragments() -> Vec<Fragment> {
     .to_vec()
 }
 
-/// The target of `arch` (`sm_80`, `sm_90`): legal values of every GPU field of a schedule. For any
+/// Columns of the sums that a warpgroup's instructions have; they can have any multiple of 8 up to 256.
+const COLUMNS: [u32; 5] = [256, 128, 64, 32, 16];
+
+/// Matrix instructions of warpgroups, from sm_90a on.
+fn warpgroup_fragments() -> Vec<Fragment> {
+    let types = [
+        (DType::F16, 16, Factors::Whole),
+        (DType::BF16, 16, Factors::Whole),
+        (DType::F32, 8, Factors::Tf32),
+    ];
+    let of = |n: u32| {
+        types.map(|(input, k, factors)| Fragment {
+            m: 64,
+            n,
+            k,
+            input,
+            acc: DType::F32,
+            factors,
+        })
+    };
+    COLUMNS.into_iter().flat_map(of).collect()
+}
+
+/// Accumulator tiles of a CTA.
+fn tiles(arch: &str) -> Vec<(u32, u32)> {
+    let mut all = vec![
+        (128, 128),
+        (128, 64),
+        (64, 128),
+        (64, 64),
+        (32, 64),
+        (32, 32),
+    ];
+    if caps(arch).warpgroups {
+        all.splice(0..0, [(128, 256), (64, 256)]);
+        all.extend([(128, 32), (64, 32), (128, 16), (64, 16)]);
+    }
+    all
+}
+
+/// The target of `arch` (`sm_80`, `sm_90a`): legal values of every GPU field of a schedule. For any
 /// other name it has no families, so that nothing is planned for it.
 pub fn target(arch: &str) -> Target {
     let known = super::ARCHS.contains(&arch);
@@ -54,14 +94,7 @@ pub fn target(arch: &str) -> Target {
         gpu: Some(GpuTarget {
             arch: arch.into(),
             threads: vec![64, 128, 256],
-            tiles: vec![
-                (128, 128),
-                (128, 64),
-                (64, 128),
-                (64, 64),
-                (32, 64),
-                (32, 32),
-            ],
+            tiles: tiles(arch),
             depths: vec![128, 64, 32, 16],
             stages: match caps(arch).copies {
                 true => vec![4, 3, 2, 1],
@@ -69,6 +102,7 @@ pub fn target(arch: &str) -> Target {
             },
             fragments: match arch {
                 "sm_75" => vec![],
+                _ if caps(arch).warpgroups => [warpgroup_fragments(), fragments()].concat(),
                 _ => fragments(),
             },
             swizzles: vec![

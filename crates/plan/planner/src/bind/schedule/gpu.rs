@@ -62,7 +62,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     };
     let allowed = |f: &&Fragment| space.ctx.precision.allows(f.factors);
     let fragments = gpu.fragments.iter().filter(matches).filter(allowed);
-    let staged = |fragment| {
+    let staged = |fragment: Option<Fragment>| {
         let g = Gpu {
             space,
             gpu,
@@ -74,7 +74,16 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
             _ => vec![],
         }
     };
-    let mut ways: Vec<Vec<Candidate>> = fragments.map(|&f| staged(Some(f))).collect();
+    // Instructions that differ in their columns alone are one way.
+    let mut ways: Vec<(Fragment, Vec<Candidate>)> = vec![];
+    for &f in fragments {
+        let found = staged(Some(f));
+        match ways.iter_mut().find(|w| Fragment { n: f.n, ..w.0 } == f) {
+            Some(w) => w.1.extend(found),
+            None => ways.push((f, found)),
+        }
+    }
+    let mut ways: Vec<Vec<Candidate>> = ways.into_iter().map(|w| w.1).collect();
     ways.retain(|w| !w.is_empty());
     // Matrix instructions for the elements as they are leave nothing to multiply-adds.
     let whole = |w: &Vec<Candidate>| w.iter().any(|c| factors(c) == Some(Factors::Whole));
@@ -95,6 +104,21 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
         found.splice(0..0, gpu_flat::candidates(space));
     }
     found
+}
+
+/// Candidates of [`candidates`] by instructions of warpgroups.
+pub(super) fn warpgroups(space: &Space) -> Vec<Candidate> {
+    let mut found = candidates(space);
+    found.retain(|c| warps(c) > 1);
+    found
+}
+
+/// Warps of a candidate's matrix instruction; 0 without one.
+pub(super) fn warps(c: &Candidate) -> u32 {
+    match &c.schedule.mapping {
+        Mapping::Gpu(g) => g.fragment.map_or(0, |f| f.warps()),
+        Mapping::Cpu(_) => 0,
+    }
 }
 
 /// What a candidate's matrix instructions multiply; `None` for multiply-adds.
@@ -320,15 +344,28 @@ impl Gpu<'_> {
             return vec![];
         };
         // Neighbouring columns are stored together.
-        let p = match space.unit_axis(out, &p.rows) {
+        let mut p = match space.unit_axis(out, &p.rows) {
             Some(_) => p.swapped(),
             None => p.clone(),
         };
+        let group = self.fragment.filter(|f| f.warps() > 1);
+        if let Some(f) = group {
+            // A warpgroup's instructions have at least so many rows, and columns in any number.
+            if space.points(&p.rows) < f.m.into() {
+                p = p.swapped();
+            }
+            let Some(along) = self.along(&p) else {
+                return vec![];
+            };
+            p.over.retain(|a| *a != along);
+            p.over.push(along);
+        }
         let Some(&innermost) = p.over.last() else {
             return vec![];
         };
         let mut found = vec![];
-        for &(m, n) in &self.gpu.tiles {
+        let fits = |t: &&(u32, u32)| group.is_none_or(|f| t.1 == f.n && t.0 >= f.m);
+        for &(m, n) in self.gpu.tiles.iter().filter(fits) {
             let (rows, columns) = (self.split(&p.rows, m), self.split(&p.columns, n));
             if rows.is_empty() || columns.is_empty() {
                 continue;
@@ -338,6 +375,9 @@ impl Gpu<'_> {
             for &depth in &self.gpu.depths {
                 let step = self.fragment.map_or(1, |f| f.k);
                 if i64::from(depth) > space.extent(innermost).max(16) || depth % step != 0 {
+                    continue;
+                }
+                if group.is_some_and(|f| Some(depth) != self.longest(f, innermost)) {
                     continue;
                 }
                 let cut = |&axis: &AxisId| AxisTile {
@@ -371,6 +411,24 @@ impl Gpu<'_> {
         found
     }
 
+    /// Positions of a summed axis in the longest line that a warpgroup's instructions read: pieces are few then, and
+    /// made of whole lines of caches.
+    fn longest(&self, f: Fragment, axis: AxisId) -> Option<u32> {
+        let most = self.space.extent(axis).max(i64::from(f.k));
+        let depths = self.gpu.depths.iter().copied();
+        let fits = |d: &u32| i64::from(*d) <= most && d % f.k == 0 && group_lines(f, *d).is_some();
+        depths.filter(fits).max()
+    }
+
+    /// The summed axis along which both factors lie.
+    fn along(&self, p: &Product) -> Option<AxisId> {
+        let unit = |t: TileId| {
+            let o = self.space.source(t)?;
+            self.space.unit_axis(o, &p.over)
+        };
+        unit(p.a).filter(|&a| unit(p.b) == Some(a))
+    }
+
     /// Scores, folds over them, and a second contraction over the folded axis.
     fn attention(&self, scores: &Product, values: &Product) -> Vec<Candidate> {
         let space = self.space;
@@ -384,6 +442,10 @@ impl Gpu<'_> {
         let (Some(depth), Some(width)) = (known(&scores.over), known(&values.columns)) else {
             return vec![];
         };
+        // The weights are the next product's factor where threads hold them.
+        if self.fragment.is_some_and(|f| f.warps() > 1) {
+            return vec![];
+        }
         let [key] = values.over.as_slice() else {
             return vec![];
         };
@@ -455,7 +517,8 @@ impl Gpu<'_> {
     fn threads(&self, grid: &[AxisTile], depth: u32) -> Vec<(u32, u32)> {
         let flat = self.gpu.threads.iter().map(|&t| (t, 1));
         let workers = self.space.ctx.machine.worker_count() as u64;
-        let Some(f) = self.fragment.filter(|_| self.tasks(grid) < workers) else {
+        let few = |f: &Fragment| self.tasks(grid) < workers && f.warps() == 1;
+        let Some(f) = self.fragment.filter(few) else {
             return flat.collect();
         };
         // Products in parts have sums of their own every so deep.
@@ -562,6 +625,11 @@ impl Gpu<'_> {
     /// The squarest way to lay warps over `m` by `n` accumulators.
     fn warps(&self, threads: u32, m: u32, n: u32) -> Option<[u32; 2]> {
         let count = threads / 32;
+        if let Some(f) = self.fragment.filter(|f| f.warps() > 1) {
+            let whole =
+                count.is_multiple_of(f.warps()) && m.is_multiple_of(count * kernel::WARP_ROWS);
+            return whole.then_some([count, 1]);
+        }
         let mut best: Option<(u32, [u32; 2])> = None;
         for wm in (0..=count.ilog2()).map(|i| 1 << i) {
             let wn = count / wm;
@@ -581,7 +649,9 @@ impl Gpu<'_> {
         let space = self.space;
         let threads = s.warps[0] * s.warps[1] * s.deep * 32;
         let parts = self.fragment.is_some_and(|f| f.products() > 1);
+        let group = self.fragment.filter(|f| f.warps() > 1);
         let most = match (s.staged.len() > 2, parts) {
+            _ if group.is_some() => MOST_HELD,
             (true, true) => MOST_IN_PARTS,
             (true, false) => MOST_HELD,
             (false, true) => MOST_SUMS / 2,
@@ -714,6 +784,7 @@ impl Gpu<'_> {
             let least = if self.fragment.is_some() { 8 } else { 32 };
             let bits = kernel.tiles[tile as usize].dtype.bits().max(least);
             let swizzle = match self.fragment {
+                Some(f) if f.warps() > 1 => group_lines(f, u32::try_from(line).ok()?)?,
                 Some(_) if bits == 16 => self.swizzle(u32::try_from(line).ok()?)?,
                 Some(_) if bits == 32 => word_swizzle(line, summed(kernel, tile, last)),
                 Some(_) => Swizzle::default(),
@@ -780,6 +851,12 @@ impl Gpu<'_> {
             .filter(|s| s.fits(inner, 16))
             .max_by_key(|s| s.bits)
     }
+}
+
+/// The swizzle of lines of so many elements that a warpgroup's instructions read.
+fn group_lines(f: Fragment, line: u32) -> Option<Swizzle> {
+    let bits = f.input.bits();
+    Swizzle::of_lines(line.checked_mul(bits)? / 8, bits)
 }
 
 /// New numbers of the axes such that each staged tile's last axis is the contiguous one of its

@@ -71,9 +71,14 @@ pub(crate) fn choose(
     }
     plan::pause();
     let gpu = ctx.target.gpu.is_some();
+    let plain = ordered(kernel);
+    let deep = match gpu {
+        true => relaid::along_depth(ctx, &plain, facts),
+        false => None,
+    };
     let (kernel, relaid) = match gpu {
-        true => relaid::relaid(ctx, ordered(kernel), facts),
-        false => (ordered(kernel), vec![]),
+        true => relaid::relaid(ctx, plain, facts),
+        false => (plain, vec![]),
     };
     let kernel = &kernel;
     let space = Space {
@@ -81,6 +86,17 @@ pub(crate) fn choose(
         ..Space::new(ctx, kernel)
     };
     let mut list = candidates(&space, facts)?;
+    list.iter_mut()
+        .for_each(|c| c.packed.extend(relaid.iter().cloned()));
+    if let Some((kernel, copies)) = &deep {
+        let mut more = gpu::warpgroups(&Space::new(ctx, kernel));
+        more.iter_mut().for_each(|c| {
+            bytes_of_one_task(c);
+            c.packed.extend(copies.iter().cloned());
+        });
+        // Of equals the first is taken.
+        list.splice(0..0, more);
+    }
     let there = facts.packings.iter().any(|p| !p.is_empty());
     let reuses = |c: &Candidate| {
         let mut packed = c.packed.iter().filter(|(o, _)| constant(*o));
@@ -100,15 +116,16 @@ pub(crate) fn choose(
         return Err(why.map_or("a size in it has no value".to_string(), |e| e.to_string()));
     }
     let may = gpu && !facts.whole;
+    // Parts are those of the kernel that reads its factors as the best candidate does.
+    let first = &list[best[0].1];
+    let kernel = match &deep {
+        Some((kernel, _)) if gpu::warps(first) > 1 => kernel,
+        _ => kernel,
+    };
     let split = may.then(|| split::best(ctx, kernel, best[0].0, best[0].2.tasks));
     if let Some(found) = split.flatten() {
-        return Ok(in_parts(
-            kernel,
-            found,
-            (&list[best[0].1], &best[0].3),
-            relaid,
-            whys,
-        ));
+        let packed = first.packed.clone();
+        return Ok(in_parts(kernel, found, (first, &best[0].3), packed, whys));
     }
     let others = best.iter().skip(1).take(KEPT);
     let alternatives: Vec<Alternative> = others
@@ -118,8 +135,7 @@ pub(crate) fn choose(
         })
         .collect();
     let (_, at, work, cost) = best.swap_remove(0);
-    let mut choice = finished(ctx, list.swap_remove(at), work, cost)?;
-    choice.0.packed.extend(relaid);
+    let choice = finished(ctx, list.swap_remove(at), work, cost)?;
     whys.push(Why {
         pass: "schedule".into(),
         subject: kernel.name.clone(),

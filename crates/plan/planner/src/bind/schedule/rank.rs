@@ -1,7 +1,7 @@
 //! Candidates in the order of what they are predicted to take.
 
 use super::candidate::{Candidate, Rank};
-use super::gpu::factors;
+use super::gpu::warps;
 use crate::bind::ctx::Ctx;
 use crate::bind::parallel;
 use crate::bind::predict::{counter, predict_step, sketch_step};
@@ -67,7 +67,7 @@ pub(super) fn ranked(
     let mut sketches = sketched(ctx, list, from, constant);
     others_too(&mut sketches, search.counted, |r| {
         let c = &list[r.1];
-        (stages(c), factors(c).is_some(), deep(c), teams(c))
+        (stages(c), warps(c), deep(c), teams(c))
     });
     let mut refused = None;
     for few in sketches.chunks(search.counted.max(1)) {

@@ -24,6 +24,42 @@ pub(super) fn relaid(
 }
 
 /// `kernel` in the order of its axes that schedules are looked for in, reading `copies`.
+/// `kernel` with its constant factors as warpgroups read them, along what is summed, and the copies that it takes;
+/// `None` where that takes none, or the target has no instructions of warpgroups.
+pub(super) fn along_depth(
+    ctx: Ctx,
+    kernel: &Kernel,
+    facts: &Facts,
+) -> Option<(Kernel, Vec<(OperandId, Packed)>)> {
+    let gpu = ctx.target.gpu.as_ref()?;
+    if !ctx.pack || ctx.sweep.is_some() || gpu.fragments.iter().all(|f| f.warps() == 1) {
+        return None;
+    }
+    let space = Space::new(ctx, kernel);
+    let p = Product::of(kernel).filter(|_| kernel.ordered().is_empty())?;
+    // What is no constant stays as it lies, and says along which axis.
+    let sources = [(p.a, &p.rows), (p.b, &p.columns)];
+    let unit = |t: TileId| space.unit_axis(space.source(t)?, &p.over);
+    let constant = |t: TileId| space.source(t).is_some_and(|o| (facts.constant)(o));
+    let given = sources.iter().find(|s| !constant(s.0));
+    let along = unit(given?.0)?;
+    let mut found = vec![];
+    for (t, own) in sources {
+        let operand = space.source(t)?;
+        if unit(t) == Some(along) {
+            continue;
+        }
+        if !constant(t) || !pack::fits(&space, operand) {
+            return None;
+        }
+        let rest = p.over.iter().copied().filter(|a| *a != along);
+        let others = [p.batch.clone(), own.clone()].concat();
+        let order: Vec<AxisId> = rest.collect();
+        found.push((operand, moved(&space, operand, (&others, along, &order))?));
+    }
+    (!found.is_empty()).then(|| (read_from(kernel.clone(), &found), found))
+}
+
 pub(super) fn reading(kernel: &Kernel, copies: &[(OperandId, Packed)]) -> Kernel {
     read_from(ordered(kernel), copies)
 }
@@ -83,13 +119,17 @@ fn copy(
     if own != p.batch {
         others.extend(beside_lane(own));
     }
-    let mut copy = pack::pack(
-        space,
-        operand,
-        (&others, lane, &p.over),
-        space.extent(lane),
-        None,
-    )?;
+    Some((operand, moved(space, operand, (&others, lane, &p.over))?))
+}
+
+/// A copy of a factor along `lane`, with what is summed outside it, and the `others` outside that.
+fn moved(
+    space: &Space,
+    operand: OperandId,
+    (others, lane, over): (&[AxisId], AxisId, &[AxisId]),
+) -> Option<Packed> {
+    let axes = (others, lane, over);
+    let mut copy = pack::pack(space, operand, axes, space.extent(lane), None)?;
     let ctx = Ctx {
         far: &[],
         ..space.ctx
@@ -99,5 +139,5 @@ fn copy(
     let best = ranked(ctx, &list, 0, &|_| false, Search::all(ctx.prints(), 1)).ok()?;
     let chosen = &list[best.first()?.1];
     (copy.kernel, copy.schedule) = (chosen.kernel.clone(), chosen.schedule.clone());
-    Some((operand, copy))
+    Some(copy)
 }

@@ -52,5 +52,13 @@ impl<'a> Reader<'a> {
 
 /// Whether a line is where a warp may have to wait, or that others must not be moved past.
 pub(super) fn waits(kind: Kind) -> bool {
-    matches!(kind, Kind::Barrier | Kind::Commit | Kind::Wait(_))
+    matches!(
+        kind,
+        Kind::Barrier
+            | Kind::Commit
+            | Kind::Wait(_)
+            | Kind::ProductCommit
+            | Kind::ProductWait(_)
+            | Kind::Fence
+    )
 }

@@ -7,7 +7,7 @@ mod item;
 mod order;
 mod words;
 
-use super::arch::{arch_of, caps, limits};
+use super::arch::{ARCHS, arch_of, caps, limits};
 use super::lines::Lines;
 use super::threads;
 use crate::simt::{self, lanes};
@@ -26,7 +26,7 @@ pub fn warps(
     work: &Work,
     dims: &dyn Fn(&str) -> Option<i64>,
 ) -> Option<Warps> {
-    let arch = arch_of(machine.limits.cc);
+    let arch = arch_of(machine.limits.cc).unwrap_or(ARCHS[0]);
     let code = Code {
         arch,
         caps: caps(arch),
@@ -104,14 +104,17 @@ pub(crate) fn counted(
             passes: vec![None; reader.parts],
             copies: VecDeque::new(),
             copying: 0.0,
+            products: VecDeque::new(),
+            multiplying: 0.0,
             fetching: 0.0,
             free: [0.0; Pipe::ALL.len()],
             now: 0.0,
         };
         c.items(&items);
-        let copies = c.copies.iter().fold(c.copying, |a, b| a.max(*b));
+        let beside = c.copies.iter().chain(&c.products);
+        let beside = beside.fold(c.copying.max(c.multiplying), |a, b| a.max(*b));
         c.at.iter()
-            .fold(c.now.max(c.stores).max(copies), |a, b| a.max(*b))
+            .fold(c.now.max(c.stores).max(beside), |a, b| a.max(*b))
     };
     out.alone = clock(1.0);
     out.in_step = clock((own * per_task) as f64);
@@ -198,6 +201,10 @@ struct Clock<'a> {
     /// When each group of copies under way is there, the oldest first, and the copies that are in none yet.
     copies: VecDeque<f64>,
     copying: f64,
+    /// When each group of a warpgroup's products under way is done, the oldest first, and the products that are in
+    /// none yet.
+    products: VecDeque<f64>,
+    multiplying: f64,
     /// When the levels beyond are through with the copies that were asked of them.
     fetching: f64,
     /// When each pipe takes the next instruction.
@@ -261,6 +268,16 @@ impl Clock<'_> {
                     self.now = self.now.max(there);
                 }
             }
+            Kind::ProductCommit => {
+                let group = std::mem::take(&mut self.multiplying);
+                self.products.push_back(group);
+            }
+            Kind::ProductWait(left) => {
+                while self.products.len() > left as usize {
+                    let there = self.products.pop_front().unwrap_or(0.0);
+                    self.now = self.now.max(there);
+                }
+            }
             _ => {}
         }
     }
@@ -301,8 +318,14 @@ impl Clock<'_> {
         self.now += more;
         self.at.iter_mut().for_each(|a| *a += more);
         self.copies.iter_mut().for_each(|a| *a += more);
+        self.products.iter_mut().for_each(|a| *a += more);
         self.free.iter_mut().for_each(|a| *a += more);
-        for v in [&mut self.stores, &mut self.copying, &mut self.fetching] {
+        for v in [
+            &mut self.stores,
+            &mut self.copying,
+            &mut self.fetching,
+            &mut self.multiplying,
+        ] {
             *v += more;
         }
     }
@@ -342,7 +365,9 @@ impl Clock<'_> {
             };
             let own = f64::from(w.turns);
             let begin = ready.max(self.now).max(self.free[pipe as usize]);
-            self.now = begin + own * each;
+            // A product of a warpgroup is issued once.
+            let issued = if w.kind == Kind::Product { 1.0 } else { own };
+            self.now = begin + issued * each;
             let answered = self.answered(asked / asks, (asked + sectors(i)) / asks);
             asked += sectors(i);
             let mut turn = own * self.rates.turn(pipe);
@@ -365,6 +390,11 @@ impl Clock<'_> {
                     begin
                 }
                 Kind::LoadShared => begin + turn + self.rates.shared,
+                Kind::Product => {
+                    let there = self.free[pipe as usize] + self.rates.latency(pipe);
+                    self.multiplying = self.multiplying.max(there);
+                    there
+                }
                 _ => begin + turn - 1.0 + self.rates.latency(pipe),
             };
             match w.kind {

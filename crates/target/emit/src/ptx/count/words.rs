@@ -28,6 +28,14 @@ pub(in crate::ptx) enum Kind {
     Commit,
     /// Waits until so many groups at most are under way.
     Wait(u32),
+    /// A warpgroup's product, beside what follows.
+    Product,
+    /// The products since the last such line are a group.
+    ProductCommit,
+    /// Waits until so many groups of products at most are under way.
+    ProductWait(u32),
+    /// Nothing is moved past it.
+    Fence,
 }
 
 /// An instruction.
@@ -85,6 +93,7 @@ impl<'a> Words<'a> {
         let (pipe, turns) = issued.unwrap_or_else(of_form);
         let kind = match (kind, l.form.number) {
             (Kind::Wait(_), Some(n)) => Kind::Wait(u32::try_from(n).unwrap_or(0)),
+            (Kind::ProductWait(_), Some(n)) => Kind::ProductWait(u32::try_from(n).unwrap_or(0)),
             _ => kind,
         };
         Word {
@@ -104,6 +113,10 @@ fn kind(op: &str) -> Kind {
             Some("wait_group" | "wait_all") => Kind::Wait(0),
             _ => Kind::Copy,
         },
+        ("wgmma", "mma_async") => Kind::Product,
+        ("wgmma", "commit_group") => Kind::ProductCommit,
+        ("wgmma", "wait_group") => Kind::ProductWait(0),
+        ("wgmma", _) | ("fence", "proxy") => Kind::Fence,
         ("ldmatrix", _) => Kind::LoadShared,
         ("ld", "global") => Kind::Load,
         ("ld", "shared") | ("shfl", _) => Kind::LoadShared,
@@ -140,6 +153,8 @@ fn pipe(op: &str, form: Form) -> Issued {
         "ld" | "st" | "red" | "shfl" | "cp" | "ldmatrix" => (Some(Pipe::Memory), 1),
         // One of TF32 has half the products of one of 16 bits, and half its rate.
         "mma" => (Some(Pipe::Matrix), 1),
+        "wgmma" if op.contains("mma_async") => (Some(Pipe::Warpgroup), columns(op) / 8),
+        "wgmma" => (Some(Pipe::Slot), 1),
         "bar" | "barrier" | "fence" | "membar" | "bra" | "ret" | "exit" => (Some(Pipe::Slot), 1),
         // Signs are part of the operand that reads them.
         "neg" | "abs" if float.is_some() => (None, 0),
@@ -171,6 +186,12 @@ fn pipe(op: &str, form: Form) -> Issued {
         "setp" if float.is_some_and(|f| f != Pipe::Fma) => (float, 1),
         _ => (Some(Pipe::Alu), wide),
     }
+}
+
+/// The columns of `wgmma.mma_async.sync.aligned.m64n128k16`.
+fn columns(op: &str) -> u32 {
+    let of = |part: &str| part.strip_prefix("m64n")?.split('k').next()?.parse().ok();
+    op.split('.').find_map(of).unwrap_or(8)
 }
 
 fn convert(op: &str) -> (Option<Pipe>, u32) {
@@ -232,5 +253,9 @@ mod tests {
         assert_eq!(of("\tcvt.rn.f32.s32 %f1, %r1;").0, Some(Pipe::Special));
         assert_eq!(of("\tbar.sync 0;").2, Kind::Barrier);
         assert_eq!(of("\tcp.async.wait_group 2;").2, Kind::Wait(2));
+        let product = "\twgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%f1, %f2}, %l1, %l2, %p1, 1, 1, 0, 0;";
+        assert_eq!(of(product), (Some(Pipe::Warpgroup), 2, Kind::Product, 2, 3));
+        let wait = "\twgmma.wait_group.sync.aligned 1;";
+        assert_eq!(of(wait).2, Kind::ProductWait(1));
     }
 }
