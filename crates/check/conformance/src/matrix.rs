@@ -201,10 +201,17 @@ fn warpgroups(
         input,
         acc: DType::F32,
         factors: match input {
-            DType::F32 => Factors::Tf32,
+            DType::F32 => rng.of(&[Factors::Tf32, Factors::Tf32x3]),
             _ => Factors::Whole,
         },
     };
+    // Parts are made of a piece while the one before is multiplied.
+    let parts = instruction.factors == Factors::Tf32x3;
+    for p in &mut places {
+        if let (Place::Shared { stages, .. }, true) = (p, parts) {
+            *stages = (*stages).max(3);
+        }
+    }
     Schedule {
         grid,
         loops,

@@ -29,7 +29,7 @@ fn matrix_instructions_agree_with_the_reference() {
 
 #[test]
 fn products_in_parts_give_what_multiply_adds_give() {
-    let done = special(&Emulated::on("sm_80"), 7100, 4).unwrap_or_else(|e| panic!("{e}"));
+    let done = special(&Emulated::on("sm_90a"), 7100, 4).unwrap_or_else(|e| panic!("{e}"));
     println!("{done} programs");
     assert!(done > 8, "{done}");
 }

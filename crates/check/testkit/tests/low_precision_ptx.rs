@@ -290,14 +290,15 @@ fn structure(case: &Case, p: &TileProgram, text: &Ptx) {
             .unwrap()
     };
     let size = |axes: &[u16]| axes.iter().map(|&a| tile(a)).product::<i64>();
-    // Products of one piece: every 16x8x16 block once, shared out over the warps.
+    // Products of one piece: every block of an instruction's size once, shared out over the warps.
+    let f = m.fragment.expect("a matrix instruction");
+    let group = f.warps() > 1;
+    let block = i64::from(f.m * f.n * f.k * (m.threads / 32 / f.warps()));
     let mut mma = 0;
     let mut shared = 0;
     for s in &p.kernel().body {
         if let kernel::Stmt::Contract { acc, over, .. } = s {
-            mma += size(&p.kernel().tiles[*acc as usize].axes) * size(over)
-                / (16 * 8 * 16)
-                / i64::from(m.threads / 32);
+            mma += size(&p.kernel().tiles[*acc as usize].axes) * size(over) / block;
         }
     }
     for (t, place) in p.schedule().places.iter().enumerate() {
@@ -305,9 +306,10 @@ fn structure(case: &Case, p: &TileProgram, text: &Ptx) {
             shared += size(&p.kernel().tiles[t].axes) * 2 * i64::from(*stages);
         }
     }
-    assert_eq!(count(text, "mma.sync"), mma as usize, "{}", case.name);
+    let name = if group { "wgmma.mma_async" } else { "mma.sync" };
+    assert_eq!(count(text, name), mma as usize, "{}", case.name);
     assert_eq!(i64::from(text.shared_bytes), shared, "{}", case.name);
-    assert!(count(text, "shared.global") > 0 && count(text, "ldmatrix") > 0);
+    assert!(count(text, "shared.global") > 0 && (group || count(text, "ldmatrix") > 0));
     assert_eq!(count(text, "st.local") + count(text, "ld.local"), 0);
     // Arithmetic is explicit: no multiply-add outside polynomials, no approximation but ex2.
     assert_eq!(count(text, ".approx"), count(text, "ex2.approx.f32"));

@@ -1,6 +1,6 @@
 //! Whether a tile program fits a target's limits for one CTA: threads, shared memory, registers.
 use crate::{
-    GpuMapping, KernelError, Mapping, Place, Target, TargetKind, TileId, TileProgram, verify,
+    GpuMapping, KernelError, Mapping, Place, Stmt, Target, TargetKind, TileId, TileProgram, verify,
 };
 use layout::DType;
 
@@ -88,6 +88,10 @@ impl TileProgram {
     /// Bytes of a CTA's shared tiles, in the types they are held in; those without a size count nothing.
     pub fn shared_bytes(&self, kind: TargetKind) -> u64 {
         let tiles = self.kernel().tiles.iter().enumerate();
+        let beside = match &self.schedule().mapping {
+            Mapping::Gpu(g) => g.fragment.map_or(0, |f| f.copies_beside()),
+            Mapping::Cpu(_) => 0,
+        };
         let bytes = tiles.map(|(t, tile)| {
             let Place::Shared { stages, .. } = self.schedule().place(t as TileId) else {
                 return 0;
@@ -103,7 +107,13 @@ impl TileProgram {
                 true => 0,
                 false => n.iter().fold(1u64, |p, x| p.saturating_mul(x.1)),
             };
-            n.saturating_mul(u64::from(stages)).saturating_mul(bits / 8)
+            let loaded = |s: &Stmt| matches!(s, Stmt::Load { dst, .. } if *dst == t as TileId);
+            let beside = match self.kernel().body.iter().any(loaded) {
+                true => beside,
+                false => 0,
+            };
+            n.saturating_mul(u64::from(stages + beside))
+                .saturating_mul(bits / 8)
         });
         bytes.fold(0, u64::saturating_add)
     }

@@ -101,6 +101,15 @@ impl Fragment {
         }
     }
 
+    /// Copies of a piece of each factor that lie beside its stages in shared memory: both parts of the piece that is
+    /// multiplied, and of the one that is cut meanwhile, where a warpgroup multiplies parts.
+    pub fn copies_beside(&self) -> u32 {
+        match self.warps() > 1 && self.factors == Factors::Tf32x3 {
+            true => 4,
+            false => 0,
+        }
+    }
+
     /// What its factors are to execution units.
     pub fn number(&self) -> NumType {
         match self.factors {

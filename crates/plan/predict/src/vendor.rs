@@ -98,7 +98,9 @@ fn fragments(m: &Machine) -> Vec<Fragment> {
             acc,
             factors,
         };
-        let unit = m.unit(UnitClass::Tensor, found.number())?;
+        // Whose instructions are a warp's or a warpgroup's is the library's own affair: shapes are those of a warp's.
+        let warp = m.matrix_unit(found.number(), 16);
+        let unit = warp.or(m.unit(UnitClass::Tensor, found.number()))?;
         let size = |n: u64| u32::try_from(n).ok().map(|n| n.max(1));
         (found.m, found.n, found.k) = (size(unit.tile.0)?, size(unit.tile.1)?, size(unit.tile.2)?);
         Some(found)

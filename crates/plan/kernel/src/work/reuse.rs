@@ -146,7 +146,10 @@ fn micro(p: &TileProgram, machine: &Machine, s: &Space) -> (Vec<AxisId>, f64, Ve
         Mapping::Gpu(g) => {
             let (mr, nr) = match g.fragment.filter(|f| f.warps() > 1) {
                 // Each instruction reads both of its factors from shared memory.
-                Some(f) => (f64::from(f.m), f64::from(f.n)),
+                Some(f) => {
+                    let each = f64::from(f.products());
+                    (f64::from(f.m) / each, f64::from(f.n) / each)
+                }
                 None => {
                     let each = |axes: &[AxisId], warps: u32| whole(axes) / f64::from(warps.max(1));
                     (each(&g.rows, g.warps[0]), each(&g.columns, g.warps[1]))

@@ -48,6 +48,7 @@ fn warpgroup_fragments() -> Vec<Fragment> {
         (DType::F16, 16, Factors::Whole),
         (DType::BF16, 16, Factors::Whole),
         (DType::F32, 8, Factors::Tf32),
+        (DType::F32, 8, Factors::Tf32x3),
     ];
     let of = |n: u32| {
         types.map(|(input, k, factors)| Fragment {

@@ -242,6 +242,8 @@ pub enum Inst {
         /// Sums of this thread (F32): two neighbours of row `lane / 4` of its warp's 16 rows, two of the eighth row
         /// further on, and so for every eight columns.
         sums: Vec<Var>,
+        /// Whether the sums are those of this product alone, whatever they were.
+        fresh: bool,
         /// Lines of the left factor, which are rows.
         a: Lines,
         /// Lines of the right factor, which are columns.

@@ -194,11 +194,13 @@ impl Program {
             Inst::WarpgroupMultiply {
                 fragment,
                 sums,
+                fresh,
                 a,
                 b,
             } => format!(
-                "{} += m{}n{}k{} {} {} . {}",
+                "{} {} m{}n{}k{} {} {} . {}",
                 variables(sums),
+                if *fresh { "=" } else { "+=" },
                 fragment.m,
                 fragment.n,
                 fragment.k,

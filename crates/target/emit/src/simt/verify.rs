@@ -201,6 +201,7 @@ impl Verifier<'_> {
                 sums,
                 a,
                 b,
+                ..
             } => {
                 self.together("a warpgroup's instruction", c)?;
                 self.warpgroup_sums(fragment, sums)?;

@@ -651,7 +651,8 @@ impl Gpu<'_> {
         let parts = self.fragment.is_some_and(|f| f.products() > 1);
         let group = self.fragment.filter(|f| f.warps() > 1);
         let most = match (s.staged.len() > 2, parts) {
-            _ if group.is_some() => MOST_HELD,
+            (_, true) if group.is_some() => MOST_HELD / 2,
+            (_, false) if group.is_some() => MOST_HELD,
             (true, true) => MOST_IN_PARTS,
             (true, false) => MOST_HELD,
             (false, true) => MOST_SUMS / 2,
@@ -801,7 +802,12 @@ impl Gpu<'_> {
                 }
             };
             places[tile as usize] = Place::Shared { swizzle, stages };
-            let size = i64::from(bits / 8) * i64::from(stages);
+            let beside = self.fragment.map_or(0, |f| f.copies_beside());
+            // One piece is copied, one cut in parts and one multiplied.
+            if beside > 0 && stages < 3 {
+                return None;
+            }
+            let size = i64::from(bits / 8) * i64::from(stages + beside);
             bytes = bytes.checked_add(elements.checked_mul(size)?)?;
             let source = &kernel.operands[operand as usize];
             let each = (source.dtype.bits() / 8).max(1);

@@ -20,9 +20,10 @@ impl Printer<'_> {
             Inst::WarpgroupMultiply {
                 fragment,
                 sums,
+                fresh,
                 a,
                 b,
-            } => self.warpgroup_multiply(fragment, sums, [a, b]),
+            } => self.warpgroup_multiply(fragment, (sums, *fresh), [a, b]),
             _ => {}
         }
     }
@@ -41,7 +42,12 @@ impl Printer<'_> {
         whole
     }
 
-    fn warpgroup_multiply(&mut self, fragment: &Fragment, sums: &[Var], factors: [&Lines; 2]) {
+    fn warpgroup_multiply(
+        &mut self,
+        fragment: &Fragment,
+        (sums, fresh): (&[Var], bool),
+        factors: [&Lines; 2],
+    ) {
         let Fragment { m, n, k, input, .. } = fragment;
         let (kind, transposes) = match input {
             DType::F32 => ("tf32", ""),
@@ -50,7 +56,7 @@ impl Printer<'_> {
         };
         let [a, b] = factors.map(|f| self.descriptor(f));
         let adds = self.temp("tp");
-        self.truth(adds, true);
+        self.truth(adds, !fresh);
         let f = prefix(Ty::F32);
         let list: Vec<String> = sums.iter().map(|v| format!("%v{f}{v}")).collect();
         self.line(format_args!(

@@ -41,15 +41,24 @@ impl Staged {
     pub(super) fn home(&self) -> &Rc<SharedTile> {
         &self.home
     }
+}
 
-    /// Whether lines are along the depth.
-    pub(super) fn deep(&self) -> bool {
-        self.deep
-    }
+/// A contraction by matrix instructions.
+pub(super) struct Contraction {
+    pub(super) fragment: Fragment,
+    pub(super) left: Left,
+    pub(super) right: Staged,
+    /// Sums of this thread by half of rows and column.
+    pub(super) sums: Vec<Vec<Var>>,
+    /// The groups of rows and columns.
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    /// Positions that this warp sums per piece.
+    pub(super) depth: i64,
 }
 
 /// Where the left factor comes from.
-enum Left {
+pub(super) enum Left {
     Staged(Staged),
     /// Values of this thread by half of rows and column, as sums of an earlier product have them.
     Held(Vec<Vec<Reg>>),
@@ -61,9 +70,40 @@ impl Lower<'_> {
         &mut self,
         fragment: Fragment,
         acc: TileId,
-        (a, b): (TileId, TileId),
+        factors: (TileId, TileId),
         over: &[AxisId],
     ) -> Result<()> {
+        let p = self.contraction(fragment, acc, factors, over)?;
+        match (&p.left, fragment.factors) {
+            _ if fragment.warps() > 1 => self.multiply_warpgroup(&p),
+            (Left::Staged(left), Factors::Tf32x3) => self.multiply_parts(
+                fragment,
+                &p.sums,
+                (left, &p.right),
+                (p.rows, p.columns),
+                p.depth,
+            ),
+            _ => {
+                self.multiply_add(
+                    fragment,
+                    &p.sums,
+                    (&p.left, &p.right),
+                    (p.rows, p.columns),
+                    p.depth,
+                );
+                Ok(())
+            }
+        }
+    }
+
+    /// What `acc += a * b` summed over `over` takes.
+    pub(super) fn contraction(
+        &mut self,
+        fragment: Fragment,
+        acc: TileId,
+        (a, b): (TileId, TileId),
+        over: &[AxisId],
+    ) -> Result<Contraction> {
         let tiles = &self.kernel.tiles;
         let has_rows = |t: TileId| {
             let axes = tiles[t as usize].axes.iter();
@@ -113,18 +153,15 @@ impl Lower<'_> {
             }
         };
         let sums = self.sums(acc, (rows, columns))?;
-        match (&left, fragment.factors) {
-            (Left::Staged(left), _) if fragment.warps() > 1 => {
-                self.multiply_warpgroup(fragment, &sums, (left, &right), (rows, columns), depth)
-            }
-            (Left::Staged(left), Factors::Tf32x3) => {
-                self.multiply_parts(fragment, &sums, (left, &right), (rows, columns), depth)
-            }
-            _ => {
-                self.multiply_add(fragment, &sums, (&left, &right), (rows, columns), depth);
-                Ok(())
-            }
-        }
+        Ok(Contraction {
+            fragment,
+            left,
+            right,
+            sums,
+            rows,
+            columns,
+            depth,
+        })
     }
 
     /// The groups of an accumulator's rows and columns.
@@ -233,6 +270,8 @@ impl Lower<'_> {
         let deep = over.contains(&last);
         let from = self.deep_part(depth);
         let lines = match bits == 32 && !deep {
+            // Warpgroups find their lines by themselves.
+            _ if self.warpgroups() => vec![],
             true => self.word_lines(group, home, from),
             false => vec![self.lane_line((group, deep), home, (128 / bits).into(), from)],
         };

@@ -16,6 +16,7 @@ mod storage;
 mod sums;
 mod walk;
 mod warpgroup;
+mod warpgroup_parts;
 
 use super::build::Build;
 use super::ir::{Buffer, Inst, Op, Program, Reg, Ty};
@@ -163,7 +164,7 @@ fn fragment(
     };
     let shape = match f.m {
         16 => f.n == 8,
-        64 => (8..=256).contains(&f.n) && f.n % 8 == 0 && f.factors != Factors::Tf32x3,
+        64 => (8..=256).contains(&f.n) && f.n % 8 == 0,
         _ => false,
     };
     if !shape || f.acc != DType::F32 || depth != Some(f.k) {

@@ -18,7 +18,7 @@ use expr::{Binary, Unary};
 use kernel::Fragment;
 
 /// Depth of the sums that the matrix unit adds up alone.
-const CHUNK: i64 = 32;
+pub(super) const CHUNK: i64 = 32;
 /// Half of the last bit of the upper part, and the upper part's bits.
 const HALF: i64 = 0x1000;
 const UPPER: i64 = 0xffff_e000;
@@ -58,23 +58,36 @@ impl Lower<'_> {
             for step in (from..to).step_by(fragment.k as usize) {
                 self.multiply_step(fragment, &own, (left, right), sides, step);
             }
-            let odd = self.odd(&own);
-            let plain = self.b.op(Ty::Bool, Op::Unary(Unary::Not, odd));
-            self.guarded(Some(plain), |l| {
-                let back = l.b.float(1.0 / (SCALE * SCALE), Ty::F32);
-                for (&sum, &part) in sums.iter().flatten().zip(own.iter().flatten()) {
-                    let (sum_now, part) = (l.b.get(sum), l.b.get(part));
-                    let both = l.b.op(Ty::F32, Op::MulAdd(part, back, sum_now));
-                    l.b.set(sum, both);
-                }
-                Ok(())
-            })?;
-            self.guarded(Some(odd), |l| {
-                l.multiply_exactly(sums, (left, right), (rows, columns), (from, to));
-                Ok(())
-            })?;
+            self.take_parts(sums, &own, (left, right), (rows, columns), (from, to))?;
         }
         Ok(())
+    }
+
+    /// Adds the sums that the matrix unit made of parts at depths `from` to `to`, or where those are no finite numbers
+    /// what multiply-adds make of the factors.
+    pub(super) fn take_parts(
+        &mut self,
+        sums: &[Vec<Var>],
+        own: &[Vec<Var>],
+        factors: (&Staged, &Staged),
+        groups: (usize, usize),
+        depths: (i64, i64),
+    ) -> Result<()> {
+        let odd = self.odd(own);
+        let plain = self.b.op(Ty::Bool, Op::Unary(Unary::Not, odd));
+        self.guarded(Some(plain), |l| {
+            let back = l.b.float(1.0 / (SCALE * SCALE), Ty::F32);
+            for (&sum, &part) in sums.iter().flatten().zip(own.iter().flatten()) {
+                let (sum_now, part) = (l.b.get(sum), l.b.get(part));
+                let both = l.b.op(Ty::F32, Op::MulAdd(part, back, sum_now));
+                l.b.set(sum, both);
+            }
+            Ok(())
+        })?;
+        self.guarded(Some(odd), |l| {
+            l.multiply_exactly(sums, factors, groups, depths);
+            Ok(())
+        })
     }
 
     /// The products of all fragments at one depth. The blocks of the shorter side are there at once.
@@ -135,25 +148,30 @@ impl Lower<'_> {
 
     /// Words in two parts, [`SCALE`] times as large.
     fn in_parts(&mut self, words: [Reg; 4]) -> Parts {
+        let both = words.map(|w| {
+            let x = self.b.op(Ty::F32, Op::Bits(w));
+            let [upper, rest] = self.value_in_parts(x);
+            [upper, rest].map(|v| self.b.op(Ty::U32, Op::Bits(v)))
+        });
+        Parts {
+            upper: both.map(|b| b[0]),
+            lower: both.map(|b| b[1]),
+        }
+    }
+
+    /// An f32 in two parts, [`SCALE`] times as large: the upper and the lower one.
+    pub(super) fn value_in_parts(&mut self, x: Reg) -> [Reg; 2] {
         let by = self.b.float(SCALE, Ty::F32);
         let (half, bits) = (
             self.b.constant(HALF, Ty::U32),
             self.b.constant(UPPER, Ty::U32),
         );
-        let both = words.map(|w| {
-            let x = self.b.op(Ty::F32, Op::Bits(w));
-            let whole = self.b.binary(Binary::Mul, x, by);
-            let word = self.b.op(Ty::U32, Op::Bits(whole));
-            let near = self.b.binary(Binary::Add, word, half);
-            let upper = self.b.binary(Binary::And, near, bits);
-            let part = self.b.op(Ty::F32, Op::Bits(upper));
-            let rest = self.b.binary(Binary::Sub, whole, part);
-            (upper, self.b.op(Ty::U32, Op::Bits(rest)))
-        });
-        Parts {
-            upper: both.map(|b| b.0),
-            lower: both.map(|b| b.1),
-        }
+        let whole = self.b.binary(Binary::Mul, x, by);
+        let word = self.b.op(Ty::U32, Op::Bits(whole));
+        let near = self.b.binary(Binary::Add, word, half);
+        let upper = self.b.binary(Binary::And, near, bits);
+        let part = self.b.op(Ty::F32, Op::Bits(upper));
+        [part, self.b.binary(Binary::Sub, whole, part)]
     }
 
     /// Whether a lane of the warp has sums that are no finite numbers.

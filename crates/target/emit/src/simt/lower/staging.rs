@@ -1,6 +1,6 @@
 //! Copies of operands' pieces into shared memory, all at once or in a ring of stages that runs ahead of the
 //! loop that reads it.
-use super::state::{At, Lower, Result, SharedTile, TileStorage};
+use super::state::{At, Axis, Lower, Result, SharedTile, TileStorage};
 use super::walk::Guard;
 use crate::simt::ir::{Inst, Reg};
 use expr::{Binary, Compare};
@@ -308,6 +308,10 @@ impl Lower<'_> {
         let counts: Vec<Reg> = cuts.iter().map(|c| self.pieces(c)).collect();
         let one = self.b.int(1);
         let total = counts.iter().fold(one, |n, &c| self.b.mul(n, c));
+        if let Some(contract) = self.multiplies_parts(stmts) {
+            self.ring_in_parts(&copies, (cuts, &counts, total), contract)?;
+            return self.left_ring(arrays, before, pending, total);
+        }
         // Products under way read the stage before the one that is read, too.
         let behind = u32::from(stages > 2 && self.products_alone(stmts));
         let pieces = stages - 1 - behind;
@@ -350,6 +354,17 @@ impl Lower<'_> {
         if behind > 0 {
             self.b.push(Inst::WarpgroupWait(0));
         }
+        self.left_ring(arrays, before, pending, total)
+    }
+
+    /// Behind a ring of so many pieces: what was done to shared memory in it, and before.
+    fn left_ring(
+        &mut self,
+        arrays: BTreeSet<u32>,
+        before: Vec<Axis>,
+        pending: (BTreeSet<u32>, BTreeSet<u32>, bool),
+        total: Reg,
+    ) -> Result<()> {
         self.read.extend(arrays);
         self.axes = before;
         // A loop without a turn has waited for nothing.
@@ -362,7 +377,7 @@ impl Lower<'_> {
     }
 
     /// Whether all that the loop does besides copies is one contraction, by instructions of warpgroups.
-    fn products_alone(&self, stmts: &[&Stmt]) -> bool {
+    pub(super) fn products_alone(&self, stmts: &[&Stmt]) -> bool {
         let mut rest = stmts.iter().filter(|s| self.copied(s).is_none());
         self.warpgroups()
             && matches!(
@@ -372,14 +387,14 @@ impl Lower<'_> {
     }
 
     /// All threads meet; nothing that was done to shared memory is left to wait for.
-    fn meet(&mut self) {
+    pub(super) fn meet(&mut self) {
         self.copying = false;
         self.barrier();
     }
 
     /// Copies piece `n` of all pieces to `stage`, unless there is none; the copies are a group in either case,
     /// so that groups count pieces.
-    fn copy_piece(
+    pub(super) fn copy_piece(
         &mut self,
         copies: &[(TileId, OperandId, Rc<SharedTile>)],
         (cuts, counts, total): (&[AxisTile], &[Reg], Reg),
@@ -410,14 +425,14 @@ impl Lower<'_> {
     }
 
     /// Waits until so many groups of copies are under way at most.
-    fn wait(&mut self, left: u32) {
+    pub(super) fn wait(&mut self, left: u32) {
         if self.caps.copies {
             self.b.push(Inst::Wait(left));
         }
     }
 
     /// Makes piece `n` of the loops' pieces current, the innermost axis' changing first.
-    fn enter_piece(&mut self, cuts: &[AxisTile], counts: &[Reg], n: Reg) {
+    pub(super) fn enter_piece(&mut self, cuts: &[AxisTile], counts: &[Reg], n: Reg) {
         let mut rest = n;
         for (i, (c, &count)) in cuts.iter().zip(counts).enumerate().rev() {
             let known = self.b.number(count).filter(|n| *n > 0);

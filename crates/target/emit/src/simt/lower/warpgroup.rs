@@ -2,10 +2,11 @@
 //!
 //! An instruction has 64 rows, 16 of each warp, in blocks of eight: two of each warp. A warp's rows are neighbours, so
 //! that where it has more than 16 the blocks of one instruction are as many times eight lines apart.
-use super::matrix::Staged;
-use super::state::{Lower, Result};
+use super::matrix::{Contraction, Left, Staged};
+use super::state::{Lower, Result, SharedTile};
 use crate::simt::ir::{Inst, Lines, Reg, Var};
-use kernel::{Factors, Fragment, Swizzle};
+use kernel::{Factors, Swizzle};
+use std::rc::Rc;
 
 /// Warps of a warpgroup, and lines of a block.
 const WARPS: i64 = 4;
@@ -14,49 +15,70 @@ const BLOCK: i64 = 8;
 impl Lower<'_> {
     /// The products of all instructions of the warpgroup, added to the sums; the last of them may be under way still
     /// where [`Lower::products_ahead`] says so.
-    pub(super) fn multiply_warpgroup(
+    pub(super) fn multiply_warpgroup(&mut self, p: &Contraction) -> Result<()> {
+        let Left::Staged(left) = &p.left else {
+            return self.fail("left factor", "warpgroups read it from shared memory");
+        };
+        if p.fragment.factors == Factors::Tf32x3 {
+            return self.fail(
+                "parts of factors",
+                "warpgroups make them where a loop does nothing but copy and multiply, by three stages or more",
+            );
+        }
+        let [left, right] = [left, &p.right].map(Staged::home).map(Rc::clone);
+        let [a, b] = [&left, &right].map(|h| self.in_stage(h));
+        self.b.push(Inst::WarpgroupFence);
+        self.products(p, (&p.sums, false), (&left, a), (&right, b))?;
+        self.b.push(Inst::WarpgroupCommit);
+        let left = u32::from(self.products_ahead);
+        self.b.push(Inst::WarpgroupWait(left));
+        Ok(())
+    }
+
+    /// A staged tile's array, and the first element of the stage that is read.
+    pub(super) fn in_stage(&mut self, home: &SharedTile) -> (u32, Reg) {
+        let zero = self.b.int(0);
+        (home.array, self.staged(home, zero))
+    }
+
+    /// Begins the products of all instructions, which are added to sums or are `fresh` ones: `a` and `b` lie as the
+    /// homes beside them, in an array from an element on.
+    pub(super) fn products(
         &mut self,
-        fragment: Fragment,
-        sums: &[Vec<Var>],
-        (left, right): (&Staged, &Staged),
-        (rows, columns): (usize, usize),
-        depth: i64,
+        p: &Contraction,
+        (sums, fresh): (&[Vec<Var>], bool),
+        (left, a): (&SharedTile, (u32, Reg)),
+        (right, b): (&SharedTile, (u32, Reg)),
     ) -> Result<()> {
-        let tall = self.groups[rows].warp / i64::from(kernel::WARP_ROWS);
-        let wide = self.groups[columns].warp;
+        let tall = self.groups[p.rows].warp / i64::from(kernel::WARP_ROWS);
+        let wide = self.groups[p.columns].warp;
         let [tall_warps, wide_warps] = self.map.warps.map(i64::from);
-        if wide != i64::from(fragment.n) || wide_warps != 1 || tall_warps % WARPS != 0 {
+        if wide != i64::from(p.fragment.n) || wide_warps != 1 || tall_warps % WARPS != 0 {
             return self.fail(
                 "warpgroups",
                 format!(
                     "{tall_warps} x {wide_warps} warps have {wide} columns each; instructions of {} columns take four warps along the rows",
-                    fragment.n
+                    p.fragment.n
                 ),
             );
         }
-        if fragment.factors == Factors::Tf32x3 {
-            return self.fail("fragment", "warpgroups multiply factors whole, or as TF32");
-        }
         let own = self.warpgroup_rows(tall);
-        self.b.push(Inst::WarpgroupFence);
-        for step in (0..depth).step_by(fragment.k as usize) {
-            let b = self.lines(right, (None, 0), BLOCK, step)?;
+        for step in (0..p.depth).step_by(p.fragment.k as usize) {
+            let b = self.lines(right, b, (None, 0), (BLOCK, step))?;
             for i in 0..tall {
-                let a = self.lines(left, (Some(own), i * BLOCK), BLOCK * tall, step)?;
+                let a = self.lines(left, a, (Some(own), i * BLOCK), (BLOCK * tall, step))?;
                 let halves = [&sums[i as usize], &sums[(tall + i) as usize]];
                 let each = (0..sums[0].len()).step_by(2);
                 let list = each.flat_map(|c| halves.map(|h| [h[c], h[c + 1]]));
                 self.b.push(Inst::WarpgroupMultiply {
-                    fragment,
+                    fragment: p.fragment,
                     sums: list.flatten().collect(),
+                    fresh: fresh && step == 0,
                     a,
                     b,
                 });
             }
         }
-        self.b.push(Inst::WarpgroupCommit);
-        let left = u32::from(self.products_ahead);
-        self.b.push(Inst::WarpgroupWait(left));
         Ok(())
     }
 
@@ -67,19 +89,24 @@ impl Lower<'_> {
         self.b.mul(number, each)
     }
 
-    /// Lines of a factor from one on, whose blocks are so many apart, at a depth.
+    /// Lines of a factor, which lies as `home` in an array from an element on: those from one on, whose blocks are so
+    /// many apart, at a depth.
     fn lines(
         &mut self,
-        s: &Staged,
+        home: &SharedTile,
+        (array, first): (u32, Reg),
         (own, more): (Option<Reg>, i64),
-        apart: i64,
-        depth: i64,
+        (apart, depth): (i64, i64),
     ) -> Result<Lines> {
-        let home = s.home();
-        let bits = self.shared[home.array as usize].dtype.bits();
+        let bits = self.shared[array as usize].dtype.bits();
         let line = u32::try_from(home.line).unwrap_or(0);
         let swizzle = Swizzle::of_lines(line.saturating_mul(bits) / 8, bits);
-        if !s.deep() || swizzle != Some(home.swizzle) {
+        // Lines along the depth end with an axis that is neither of the rows nor of the columns.
+        let deep = home
+            .axes
+            .last()
+            .is_some_and(|a| self.group_of(a.0).is_none());
+        if !deep || swizzle != Some(home.swizzle) {
             return self.fail(
                 "lines of warpgroups",
                 format!(
@@ -87,17 +114,15 @@ impl Lower<'_> {
                 ),
             );
         }
-        let width = self.b.int(home.line);
         let mut index = self.b.int(more * home.line + depth);
         if let Some(own) = own {
-            let first = self.b.mul(own, width);
-            index = self.b.add(first, index);
+            let width = self.b.int(home.line);
+            let row = self.b.mul(own, width);
+            index = self.b.add(row, index);
         }
-        let home = s.home().clone();
-        let index = self.staged(&home, index);
         Ok(Lines {
-            array: home.array,
-            index,
+            array,
+            index: self.b.add(first, index),
             line,
             pitch: u32::try_from(apart * home.line).unwrap_or(0),
             swizzle: home.swizzle,

@@ -21,6 +21,7 @@ type Factor = (Lines, i64);
 struct Product {
     fragment: Fragment,
     sums: Vec<Var>,
+    fresh: bool,
     a: Factor,
     b: Factor,
 }
@@ -157,9 +158,10 @@ impl<M: Memory> Machine<'_, M> {
                 Inst::WarpgroupMultiply {
                     fragment,
                     sums,
+                    fresh,
                     a,
                     b,
-                } => self.begin(first, (fragment, sums), (a, b))?,
+                } => self.begin(first, (fragment, sums, *fresh), (a, b))?,
                 Inst::WarpgroupCommit => {
                     let own = &mut self.proxy.products[first / GROUP];
                     let open = std::mem::take(&mut own.open);
@@ -182,7 +184,7 @@ impl<M: Memory> Machine<'_, M> {
     fn begin(
         &mut self,
         first: usize,
-        (fragment, sums): (&Fragment, &[Var]),
+        (fragment, sums, fresh): (&Fragment, &[Var], bool),
         (a, b): (&Lines, &Lines),
     ) -> R<()> {
         let from = |l: &Lines| {
@@ -195,6 +197,7 @@ impl<M: Memory> Machine<'_, M> {
         let p = Product {
             fragment: *fragment,
             sums: sums.to_vec(),
+            fresh,
             a: from(a)?,
             b: from(b)?,
         };
@@ -241,7 +244,10 @@ impl<M: Memory> Machine<'_, M> {
                 let row = warp * 16 + g + n / 2 % 2 * 8;
                 let column = n / 4 * 8 + pair + n % 2;
                 let at = v as usize * self.lanes + first + lane;
-                let before = f64::from(f32::from_bits(self.vars[at] as u32));
+                let before = match p.fresh {
+                    true => 0.0,
+                    false => f64::from(f32::from_bits(self.vars[at] as u32)),
+                };
                 let (x, y) = (&left[row * k..][..k], &right[column * k..][..k]);
                 let sum = x.iter().zip(y).fold(before, |s, (x, y)| s + x * y);
                 self.vars[at] = u64::from((sum as f32).to_bits());
