@@ -547,6 +547,8 @@ pub(crate) struct Kernel {
     pub waits_first: bool,
     /// Text of the names of registers, for reports: of 32-bit, 64-bit and predicate files.
     pub names: [Vec<String>; 3],
+    /// Registers of a thread at entry, 0 where nothing says.
+    pub registers: u32,
     /// 32-bit registers written, by instruction; empty where no `wgmma` is.
     pub hazards: Vec<Box<[R]>>,
 }

@@ -1,6 +1,6 @@
 //! Operations of sm_90: products of warpgroups, and what belongs to asynchronous memory.
 
-use crate::program::{MmaTy, R};
+use crate::program::{Addr, MmaTy, R};
 
 /// Where `wgmma` finds A.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,6 +47,20 @@ impl Wgmma {
     }
 }
 
+/// `mbarrier.arrive` and its like.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct MbarrierArrive {
+    pub addr: Addr,
+    /// A 64-bit register, or nowhere.
+    pub state: R,
+    pub count: R,
+    /// Bytes to expect, or [`crate::program::SINK`].
+    pub tx: R,
+    /// Whether later phases expect as many arrivals less.
+    pub drops: bool,
+    pub release: bool,
+}
+
 /// An operation.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Sm90 {
@@ -57,4 +71,25 @@ pub(crate) enum Sm90 {
     WgmmaWait(u32),
     /// `fence.proxy.async`.
     ProxyFence,
+    /// `fence.mbarrier_init`: orders nothing that is not ordered here anyway.
+    InitFence,
+    /// Address and number of arrivals.
+    MbarrierInit(Addr, R),
+    MbarrierInval(Addr),
+    MbarrierArrive(MbarrierArrive),
+    /// Address and bytes.
+    MbarrierExpect(Addr, R),
+    /// Predicate, address, parity or state; whether it is a parity, and acquires.
+    MbarrierWait(R, Addr, R, bool, bool),
+    /// `cp.async.mbarrier.arrive`: the address, and whether `.noinc`.
+    CpArrive(Addr, bool),
+    /// More (true) or fewer registers.
+    SetRegisters(bool, u32),
+    /// To shared memory: where to, where from, bytes, barrier.
+    BulkLoad(Addr, Addr, R, Addr),
+    /// To global memory: where to, where from, bytes.
+    BulkStore(Addr, Addr, R),
+    BulkCommit,
+    /// All but so many of the newest groups; whether only what they read.
+    BulkWait(u32, bool),
 }

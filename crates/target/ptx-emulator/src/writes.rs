@@ -97,7 +97,9 @@ pub(crate) fn writes(op: &Op, out: &mut Vec<(Width, R)>) {
         },
         Op::Sm90(s) => match &**s {
             Sm90::Wgmma(w) => out.extend(w.d.iter().map(|r| (Width::W32, *r))),
-            Sm90::WgmmaFence | Sm90::WgmmaCommit | Sm90::WgmmaWait(_) | Sm90::ProxyFence => {}
+            Sm90::MbarrierArrive(m) => out.push((Width::W64, m.state)),
+            Sm90::MbarrierWait(p, ..) => out.push((Width::P, *p)),
+            _ => {}
         },
         Op::Matrix(_)
         | Op::St(_)

@@ -79,8 +79,7 @@ impl Builder<'_> {
                 self.emit(Op::Nop, Class::Control);
             }
             "setmaxnreg" => {
-                while m.first(|_| Some(())).is_some() {}
-                self.emit(Op::Nop, Class::Control);
+                self.set_registers(m, o)?;
             }
             _ => return Ok(false),
         }

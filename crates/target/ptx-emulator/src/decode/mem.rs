@@ -201,6 +201,9 @@ impl Builder<'_> {
         if !m.take("async") {
             return unsupported(m.line(), format!("'{}'", m.all()));
         }
+        if m.has("bulk") {
+            return self.bulk(m, o);
+        }
         if m.take("commit_group") {
             self.count(o, &[0])?;
             self.emit(Op::CpCommit, Class::Async);
@@ -218,6 +221,9 @@ impl Builder<'_> {
             };
             self.emit(Op::CpWait(n.min(1 << 20) as u32), Class::Async);
             return Ok(());
+        }
+        if m.take("mbarrier") {
+            return self.cp_arrive(m, o);
         }
         let kind = m.one_of(&["ca", "cg"]);
         let to = m.first(space);

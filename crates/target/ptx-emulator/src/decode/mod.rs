@@ -1,10 +1,12 @@
 //! Names to numbers: from a module as written to the instructions of one kernel.
 
 mod alu;
+mod bulk;
 mod control;
 mod float;
 mod flow;
 mod matrix;
+mod mbarrier;
 mod mem;
 mod mods;
 mod moves;
@@ -80,6 +82,19 @@ pub(crate) struct Builder<'a> {
     approx: bool,
 }
 
+/// Registers of a thread at entry: what is asked for, or what the threads leave of an SM's 65,536.
+fn entry_registers(f: &Function) -> u32 {
+    let threads = f.maxntid.or(f.reqntid).map(|t| {
+        let all = t.iter().fold(1u32, |p, v| p.saturating_mul(*v));
+        all.clamp(1, 1024).next_multiple_of(128)
+    });
+    match (f.maxnreg, threads) {
+        (Some(n), _) => n.next_multiple_of(8).min(256),
+        (None, Some(t)) => ((65_536 / t / f.minctas.unwrap_or(1).max(1)) / 8 * 8).min(256),
+        _ => 0,
+    }
+}
+
 /// A kernel without code.
 fn blank(name: &str, f: &Function) -> Kernel {
     Kernel {
@@ -103,6 +118,7 @@ fn blank(name: &str, f: &Function) -> Kernel {
         communicates: false,
         waits_first: false,
         names: Default::default(),
+        registers: entry_registers(f),
         hazards: Vec::new(),
     }
 }

@@ -291,6 +291,23 @@ impl Ctx<'_> {
         }
     }
 
+    /// A bulk copy's bytes in global memory: one request of whole sectors.
+    pub(crate) fn count_bulk(&mut self, at: u64, bytes: u32) {
+        let end = at + u64::from(bytes.max(1)) - 1;
+        let s = (end >> 5) - (at >> 5) + 1;
+        let c = &mut self.world.counts[self.pc as usize];
+        c.global_requests += 1;
+        c.sectors += s;
+        c.lines += (end >> 7) - (at >> 7) + 1;
+        c.global_bytes += u64::from(bytes);
+        if let Some(t) = &mut self.w.trace {
+            t.lines(&[at], u64::from(bytes));
+        }
+        if let Some(p) = &self.world.clock.pace {
+            self.cta.hand.sectors(p, s, false);
+        }
+    }
+
     pub(crate) fn count_global(
         &mut self,
         at: &[u64; 32],
@@ -369,9 +386,25 @@ impl Ctx<'_> {
         if (w..w + total.div_ceil(4) as usize).any(|w| self.cta.flying[w] > 0) {
             self.report(Kind::EarlyRead, lane, None, || {
                 format!(
-                    "{total} bytes at {a:#x} of shared memory, which a cp.async still writes; \
-                     nothing waited for it"
+                    "{total} bytes at {a:#x} of shared memory, which an asynchronous copy still \
+                     writes; nothing waited for it"
                 )
+            });
+        }
+    }
+
+    /// Reports ordinary writes to a barrier.
+    #[inline]
+    fn beside_barriers(&mut self, lane: u32, a: u64, total: u32) {
+        if self.cta.mbarriers.is_empty() {
+            return;
+        }
+        let at = a as u32;
+        let hit = self.cta.mbarriers.range(at.saturating_sub(7)..at + total);
+        if let Some((b, _)) = hit.last() {
+            let b = *b;
+            self.report(Kind::Undefined, lane, None, || {
+                format!("a write at shared {a:#x}, where the barrier at shared {b:#x} lies")
             });
         }
     }
@@ -391,6 +424,7 @@ impl Ctx<'_> {
                 continue;
             }
             self.settled(l, a, total);
+            self.beside_barriers(l, a, total);
             let (w, mask) = ((a / 4) as usize, byte_mask(a, total));
             for k in 0..total.div_ceil(4) as usize {
                 self.cta.shared_written[w + k] |= mask;

@@ -1,11 +1,14 @@
 //! A CTA: its shared memory, its barriers and its warps.
 
 use crate::clocks::{LaneSync, Messages, Vc, join};
+use crate::machine::later::Later;
+use crate::machine::mbarrier::Mbarrier;
 use crate::machine::times::CtaClock;
 use crate::machine::warp::{Copy, GroupState, Warp};
 use crate::machine::warpgroup::Warpgroup;
 use crate::memory::shadow::Shadow;
 use crate::program::R;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a waiting group gets when its barrier completes.
@@ -47,6 +50,12 @@ pub(crate) struct Core {
     pub any_flying: u32,
     pub barriers: Vec<Barrier>,
     pub groups: Vec<Warpgroup>,
+    /// Barrier objects, by address.
+    pub mbarriers: BTreeMap<u32, Mbarrier>,
+    /// What ends at a later step.
+    pub later: Vec<Later>,
+    /// Registers that warps gave back.
+    pub free_registers: u32,
     /// A barrier changed, or threads ended: see whether one completes.
     pub look: bool,
     pub hand: CtaClock,
@@ -111,14 +120,13 @@ impl Cta {
         go
     }
 
-    /// Warps go on whose warpgroup is complete at its product.
+    /// Warps go on whose warpgroup is complete at its product; those that lack registers look again.
     fn regroup(&mut self, go: &mut Vec<u32>) {
         for w in &mut self.warps {
-            if self.core.groups[w.index as usize / 4].go >> (w.index % 4) & 1 == 0 {
-                continue;
-            }
+            let together = self.core.groups[w.index as usize / 4].go >> (w.index % 4) & 1 == 1;
             for f in &mut w.fragments {
-                if f.doing == GroupState::Warpgroup {
+                let product = f.doing == GroupState::Warpgroup && together;
+                if product || f.doing == GroupState::Registers {
                     f.doing = GroupState::Ready;
                     go.push(w.index);
                 }

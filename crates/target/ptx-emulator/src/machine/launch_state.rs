@@ -27,6 +27,8 @@ pub(crate) struct LaunchState {
     pub steps: u64,
     /// Agents so far.
     agents: u32,
+    /// What ends at a later step.
+    pub later: u32,
     /// Counts writes: a round of a polling loop during which it moved is not parked upon.
     pub writes: u64,
     pub params: Vec<u8>,
@@ -56,6 +58,7 @@ impl LaunchState {
             woken: Vec::new(),
             steps: 0,
             agents: 0,
+            later: 0,
             writes: 0,
             params,
             shared_bytes: shared,
@@ -121,10 +124,10 @@ impl LaunchState {
         format!("warp {} lane {} of CTA {x},{y},{z}", t / 32, t % 32)
     }
 
-    /// A new agent.
-    pub fn agent(&mut self) -> u32 {
-        self.agents += 1;
-        AGENTS + self.agents
+    /// A new agent, with an odd number when it writes as ordinary instructions do.
+    pub fn agent(&mut self, ordinary: bool) -> u32 {
+        self.agents += 2;
+        AGENTS + self.agents + u32::from(ordinary)
     }
 
     /// Whether anybody waits for words.

@@ -2,8 +2,10 @@
 
 pub(crate) mod cta;
 mod host;
+pub(crate) mod later;
 mod launch;
 pub(crate) mod launch_state;
+pub(crate) mod mbarrier;
 mod parallel;
 pub(crate) mod run;
 pub(crate) mod times;

@@ -1,6 +1,7 @@
 //! The CTAs in flight, and whose turn it is.
 
 use super::cta::{Barrier, Core, Cta, lanes};
+use super::later::Later;
 use super::launch_state::{LaunchState, place};
 use super::times::CtaClock;
 use super::warp::{GroupState, Place, Warp};
@@ -140,6 +141,9 @@ impl Run {
                 groups: (0..warps.div_ceil(4))
                     .map(|_| Warpgroup::default())
                     .collect(),
+                mbarriers: Default::default(),
+                later: Vec::new(),
+                free_registers: 0,
                 look: false,
                 hand: CtaClock::starting(self.ended[slot]),
             },
@@ -175,6 +179,10 @@ impl Run {
             if self.ready.len() < 2 || self.slots.iter().any(Option::is_none) {
                 self.fill(next);
             }
+            if self.ready.is_empty() && self.world.later > 0 {
+                self.later(mem);
+                continue;
+            }
             if self.ready.is_empty() {
                 let idle = self.slots.iter().all(Option::is_none);
                 return if idle {
@@ -202,7 +210,48 @@ impl Run {
         }
     }
 
+    /// Something that was begun earlier ends.
+    fn later(&mut self, mem: &Memory) {
+        let mut at = self.rng.below(u64::from(self.world.later)) as usize;
+        for slot in 0..self.slots.len() {
+            let Some(cta) = &mut self.slots[slot] else {
+                continue;
+            };
+            if at >= cta.core.later.len() {
+                at -= cta.core.later.len();
+                continue;
+            }
+            let l = cta.core.later.swap_remove(at);
+            self.land(slot, l, mem);
+            return;
+        }
+        // None is there, whatever was counted.
+        self.world.later = 0;
+    }
+
+    fn land(&mut self, slot: usize, l: Later, mem: &Memory) {
+        let Some(cta) = &mut self.slots[slot] else {
+            return;
+        };
+        Ctx {
+            k: &self.plan.kernel,
+            mem,
+            world: &mut self.world,
+            cta: &mut cta.core,
+            w: &mut cta.warps[l.warp as usize],
+            pc: 0,
+            line: 0,
+        }
+        .land(l);
+    }
+
     fn turn(&mut self, mem: &Memory) {
+        if self.world.later > 0 {
+            let all = self.ready.len() as u64 + u64::from(self.world.later);
+            if self.rng.below(all) >= self.ready.len() as u64 {
+                return self.later(mem);
+            }
+        }
         let at = self.rng.below(self.ready.len() as u64) as usize;
         let (slot, warp) = self.ready[at];
         let turn = 1 + self.rng.below(TURN) as u32;
@@ -237,24 +286,30 @@ impl Run {
                 self.list(slot, w);
             }
             if done {
-                if let (Some(p), Some(cta)) =
-                    (self.world.clock.pace, &mut self.slots[slot as usize])
-                {
-                    let now = cta.core.hand.settle(&p);
-                    self.ended[slot as usize] = now;
-                    self.world.clock.latest_ns = self.world.clock.latest_ns.max(now);
-                }
-                if let Some(mut cta) = self.slots[slot as usize].take()
-                    && self.room.is_some()
-                {
-                    let own = cta.warps.iter_mut().filter_map(|w| w.trace.take());
-                    let own = own.map(|t| *t).collect();
-                    self.traces.push((cta.core.index, own));
-                }
-                self.ready.retain(|r| r.0 != slot);
-                self.finished += 1;
+                self.end(slot as usize, mem);
             }
         }
+    }
+
+    /// A CTA has ended.
+    fn end(&mut self, slot: usize, mem: &Memory) {
+        while let Some(l) = self.slots[slot].as_mut().and_then(|c| c.core.later.pop()) {
+            self.land(slot, Later { late: true, ..l }, mem);
+        }
+        if let (Some(p), Some(cta)) = (self.world.clock.pace, &mut self.slots[slot]) {
+            let now = cta.core.hand.settle(&p);
+            self.ended[slot] = now;
+            self.world.clock.latest_ns = self.world.clock.latest_ns.max(now);
+        }
+        if let Some(mut cta) = self.slots[slot].take()
+            && self.room.is_some()
+        {
+            let own = cta.warps.iter_mut().filter_map(|w| w.trace.take());
+            let own = own.map(|t| *t).collect();
+            self.traces.push((cta.core.index, own));
+        }
+        self.ready.retain(|r| r.0 != slot as u32);
+        self.finished += 1;
     }
 
     /// Polling warps whose words were written go on.
@@ -327,8 +382,11 @@ impl Run {
                         GroupState::Warpgroup => {
                             "waits for the other warps of its warpgroup".to_string()
                         }
+                        GroupState::Registers => {
+                            "waits for registers that other warps give back".to_string()
+                        }
                         GroupState::Align => "waits for all lanes of its warp".to_string(),
-                        GroupState::Parked => self.polling(cta.core.index, w.index, mem),
+                        GroupState::Parked => self.polling(&cta.core, w.index, mem),
                     };
                     out.push(format!(
                         "CTA {x},{y},{z} warp {} lanes {:#010x} line {line}: {doing}",
@@ -340,10 +398,16 @@ impl Run {
         out
     }
 
-    fn polling(&self, cta: u32, warp: u32, mem: &Memory) -> String {
-        let words = self.world.waits_for(cta, warp);
+    fn polling(&self, cta: &Core, warp: u32, mem: &Memory) -> String {
+        let words = self.world.waits_for(cta.index, warp);
         let show = |w: &u64| match w >> 63 {
-            1 => format!("shared {:#x}", (w & 0xff_ffff) * 4),
+            1 => {
+                let at = (w & 0xff_ffff) * 4;
+                match cta.mbarriers.get(&(at as u32)) {
+                    Some(b) => format!("the mbarrier at shared {at:#x}, {}", b.stands()),
+                    None => format!("shared {at:#x}"),
+                }
+            }
             _ => match mem.resolve(w * 4, 4) {
                 Ok((id, offset)) => {
                     let v = mem.allocations[id].load(offset, 4)[0];

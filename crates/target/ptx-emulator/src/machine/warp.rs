@@ -32,6 +32,8 @@ pub(crate) enum GroupState {
     Align,
     /// Waits for the other warps of its warpgroup.
     Warpgroup,
+    /// Waits for registers that others give back.
+    Registers,
     /// Polls words that nobody wrote since.
     Parked,
 }
@@ -83,6 +85,8 @@ pub(crate) enum Divergence {
 /// A copy that is under way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Copy {
+    /// Its number in the warp.
+    pub number: u32,
     pub lane: u32,
     pub to: u32,
     pub bytes: u32,
@@ -91,6 +95,14 @@ pub(crate) struct Copy {
     pub group: u32,
     pub pc: u32,
     pub written: bool,
+}
+
+/// A lane's bulk copies to global memory.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BulkGroups {
+    pub committed: u32,
+    /// Who reads shared memory and writes global memory for it.
+    pub agents: [u32; 2],
 }
 
 #[derive(Debug)]
@@ -120,6 +132,11 @@ pub(crate) struct Warp {
     /// Asynchronous copies under way, and how many groups each lane committed.
     pub copies: Vec<Copy>,
     pub committed: [u32; 32],
+    pub copied: u32,
+    /// Bulk copies to global memory, by lane.
+    pub bulk: Vec<BulkGroups>,
+    /// Registers of a thread, as far as that is known.
+    pub registers: u32,
     pub steps: u64,
     /// Registers that products of its warpgroup use.
     pub flight: Flight,
@@ -177,6 +194,9 @@ impl Warp {
             sync: vec![LaneSync::default(); 32],
             copies: Vec::new(),
             committed: [0; 32],
+            copied: 0,
+            bulk: vec![BulkGroups::default(); 32],
+            registers: k.registers,
             steps: 0,
             flight: Flight::new(match k.hazards.is_empty() {
                 true => 0,

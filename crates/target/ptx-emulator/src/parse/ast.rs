@@ -225,6 +225,10 @@ pub struct Function {
     pub reqntid: Option<[u32; 3]>,
     /// `.maxntid`.
     pub maxntid: Option<[u32; 3]>,
+    /// `.maxnreg`.
+    pub maxnreg: Option<u32>,
+    /// `.minnctapersm`.
+    pub minctas: Option<u32>,
     /// Line of its name.
     pub line: u32,
 }

@@ -13,6 +13,7 @@ mod counters;
 mod damaged;
 mod floats;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod order;
 mod parser;

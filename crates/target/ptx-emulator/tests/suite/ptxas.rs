@@ -23,6 +23,7 @@ fn sources() -> Vec<(String, String)> {
         ("gemm", include_str!("ptx/gemm.ptx")),
         ("faults", include_str!("ptx/faults.ptx")),
         ("matrix", include_str!("ptx/matrix.ptx")),
+        ("mbarrier", include_str!("ptx/mbarrier.ptx")),
         ("memory", include_str!("ptx/memory.ptx")),
         ("order", include_str!("ptx/order.ptx")),
         ("warps", include_str!("ptx/warps.ptx")),

@@ -1,0 +1,386 @@
+//! Bulk copies: bytes that arrive at a later step, in an order of the seed's.
+
+use super::Ctx;
+use super::proxy::Agent;
+use crate::checks::Kind;
+use crate::clocks::LaneSync;
+use crate::machine::cta::lanes;
+use crate::machine::later::{Later, Piece, Step};
+use crate::machine::warp::Copy;
+use crate::memory::shadow::Actor;
+use crate::program::*;
+
+impl Ctx<'_> {
+    /// What was begun earlier ends now.
+    pub(crate) fn land(&mut self, l: Later) {
+        self.world.later -= 1;
+        let (pc, line) = (self.pc, self.line);
+        self.pc = l.pc;
+        self.line = self.world.line_of(self.k, l.pc);
+        if l.late && !matches!(l.step, Step::Arrive { .. }) {
+            self.report(Kind::Undefined, l.lane, None, || {
+                "the CTA ended while a bulk copy still used its shared memory".into()
+            });
+        }
+        match &l.step {
+            Step::Load {
+                pieces,
+                bytes,
+                barrier,
+                phase,
+            } => self.land_load(&l, pieces, (*bytes, *barrier, *phase)),
+            Step::Store { pieces, .. } => self.land_store(pieces),
+            Step::Arrive { upto, barrier } => self.land_arrival(&l, *upto, *barrier),
+        }
+        (self.pc, self.line) = (pc, line);
+    }
+
+    fn land_load(&mut self, l: &Later, pieces: &[Piece], (bytes, barrier, phase): (u32, u32, u32)) {
+        for p in pieces {
+            self.bring(p);
+            for w in words(p) {
+                self.cta.flying[w] = self.cta.flying[w].saturating_sub(1);
+            }
+        }
+        self.cta.any_flying = self.cta.any_flying.saturating_sub(1);
+        let Some(b) = self.cta.mbarriers.get_mut(&barrier) else {
+            self.report(Kind::Undefined, l.lane, None, || {
+                format!("a bulk copy ends, and its barrier at shared {barrier:#x} is no more")
+            });
+            return;
+        };
+        let (now, agent) = (b.phase, b.agents[0]);
+        if b.brought(bytes) {
+            self.phase_done(u64::from(barrier));
+        }
+        if now != phase && self.world.checks.races {
+            // It counts in a later phase than that in which it began.
+            let agent = Agent {
+                id: agent,
+                clock: now,
+                knows: vec![l.knows.clone()],
+            };
+            self.write_all(&agent, pieces);
+        }
+    }
+
+    fn write_all(&mut self, agent: &Agent, pieces: &[Piece]) {
+        for p in pieces {
+            for w in words(p) {
+                self.async_touch(agent, w, mask(p, w), true);
+            }
+        }
+    }
+
+    /// Bytes from global to shared memory.
+    fn bring(&mut self, p: &Piece) {
+        let mem = self.mem;
+        for (k, at) in chunks(p) {
+            let (v, set) = match p.global {
+                None => (0, true),
+                Some((id, offset)) => {
+                    let m = &mem.allocations[id];
+                    let o = offset + u64::from(k);
+                    (m.load(o, at.1)[0], m.was_written(o, at.1))
+                }
+            };
+            let (w, shift) = ((at.0 / 4) as usize, at.0 % 4 * 8);
+            let bits = if at.1 == 4 { 15 } else { 1 << (at.0 % 4) };
+            let keep = if at.1 == 4 { 0 } else { !(0xff << shift) };
+            let slot = &mut self.cta.shared[w];
+            *slot = (*slot & keep) | v << shift;
+            if set {
+                self.cta.shared_written[w] |= bits;
+            } else {
+                self.cta.shared_written[w] &= !bits;
+            }
+        }
+    }
+
+    fn land_store(&mut self, pieces: &[Piece]) {
+        for p in pieces {
+            let Some((id, offset)) = p.global else {
+                continue;
+            };
+            let mem = self.mem;
+            for (k, at) in chunks(p) {
+                let v = self.cta.shared[(at.0 / 4) as usize] >> (at.0 % 4 * 8);
+                let o = offset + u64::from(k);
+                let v = if at.1 == 4 { v } else { v & 0xff };
+                mem.allocations[id].store(o, at.1, [v, 0, 0, 0]);
+            }
+            self.wrote(Some((id, offset)), offset, p.bytes);
+        }
+    }
+
+    fn land_arrival(&mut self, l: &Later, upto: u32, barrier: u32) {
+        let copies = std::mem::take(&mut self.w.copies);
+        let own = |c: &Copy| c.lane == l.lane && c.number <= upto;
+        let (come, stay): (Vec<Copy>, Vec<Copy>) = copies.into_iter().partition(own);
+        self.w.copies = stay;
+        let Some(b) = self.cta.mbarriers.get(&barrier) else {
+            return;
+        };
+        let agent = Agent {
+            id: b.agents[1],
+            clock: b.phase,
+            knows: vec![l.knows.clone()],
+        };
+        for c in come {
+            self.cta.land(&c);
+            if self.world.checks.races {
+                for w in c.to / 4..(c.to + c.bytes) / 4 {
+                    self.async_touch(&agent, w as usize, 15, true);
+                }
+            }
+            self.wrote(None, u64::from(c.to), c.bytes);
+        }
+        let knows = l.knows.vc.clone();
+        let done = self.cta.mbarriers.get_mut(&barrier);
+        match done.and_then(|b| b.arrive(1, Some(&knows))) {
+            Some(true) => self.phase_done(u64::from(barrier)),
+            Some(false) => {}
+            None => self.report(Kind::Undefined, l.lane, None, || {
+                format!("copies arrive at the barrier at shared {barrier:#x}, which expects none")
+            }),
+        }
+    }
+
+    /// `cp.async.bulk` from global memory.
+    pub(crate) fn bulk_load(&mut self, to: &Addr, from: &Addr, size: R, barrier: &Addr, act: u32) {
+        let (to, from) = (self.shared_addresses(to), self.addresses(from));
+        let (sizes, bars) = (*self.w.a32(self.k, size), self.shared_addresses(barrier));
+        for l in lanes(act) {
+            let (d, s, n) = (to[l as usize], from[l as usize], sizes[l as usize]);
+            if let Some(p) = self.bulk_piece(l, d, s, n, "an asynchronous read") {
+                self.begin_load(l, vec![p], n, bars[l as usize]);
+            }
+        }
+        self.cta.clock += 1;
+        self.effect();
+    }
+
+    /// A copy to shared memory begins: what it will write is in flight from here on.
+    pub(crate) fn begin_load(&mut self, lane: u32, pieces: Vec<Piece>, bytes: u32, barrier: u64) {
+        let Some(b) = self.mbarrier(lane, barrier) else {
+            return;
+        };
+        let agent = Agent {
+            id: b.agents[0],
+            clock: b.phase,
+            knows: Vec::new(),
+        };
+        let agent = Agent {
+            knows: vec![self.lane_knows(lane)],
+            ..agent
+        };
+        self.global_pieces(lane, &agent, &pieces, false);
+        if self.world.checks.races {
+            self.write_all(&agent, &pieces);
+        }
+        for p in &pieces {
+            for w in words(p) {
+                self.cta.flying[w] = self.cta.flying[w].saturating_add(1);
+            }
+        }
+        self.cta.any_flying += 1;
+        let step = Step::Load {
+            pieces,
+            bytes,
+            barrier: barrier as u32,
+            phase: agent.clock,
+        };
+        self.later(lane, step);
+    }
+
+    /// `cp.async.bulk` to global memory.
+    pub(crate) fn bulk_store(&mut self, to: &Addr, from: &Addr, size: R, act: u32) {
+        let (to, from) = (self.addresses(to), self.shared_addresses(from));
+        let sizes = *self.w.a32(self.k, size);
+        for l in lanes(act) {
+            let (d, s, n) = (to[l as usize], from[l as usize], sizes[l as usize]);
+            if let Some(p) = self.bulk_piece(l, s, d, n, "an asynchronous write") {
+                self.begin_store(l, vec![p]);
+            }
+        }
+        self.cta.clock += 1;
+        self.effect();
+    }
+
+    pub(crate) fn begin_store(&mut self, lane: u32, pieces: Vec<Piece>) {
+        let knows = vec![self.lane_knows(lane)];
+        let li = lane as usize;
+        if self.w.bulk[li].agents[0] == 0 {
+            self.w.bulk[li].agents = [self.world.agent(false), self.world.agent(false)];
+        }
+        let (agents, group) = (self.w.bulk[li].agents, self.w.bulk[li].committed);
+        let reader = Agent {
+            id: agents[0],
+            clock: group,
+            knows,
+        };
+        for p in &pieces {
+            for at in (p.shared & !15..p.shared + p.bytes).step_by(16) {
+                self.async_read(&reader, u64::from(at));
+            }
+        }
+        let writer = Agent {
+            id: agents[1],
+            ..reader
+        };
+        self.global_pieces(lane, &writer, &pieces, true);
+        self.later(lane, Step::Store { pieces, group });
+    }
+
+    /// Waits for all but the newest groups of each lane; `read` alone for what they read.
+    pub(crate) fn bulk_wait(&mut self, keep: u32, read: bool, act: u32) {
+        let first = lanes(act).map(|l| {
+            let b = &self.w.bulk[l as usize];
+            (l, b.committed.saturating_sub(keep), b.agents)
+        });
+        let all: Vec<(u32, u32, [u32; 2])> = first.collect();
+        for (l, upto, agents) in all {
+            let warp = self.w.index;
+            let covered = |x: &Later| {
+                let own = x.warp == warp && x.lane == l;
+                own && matches!(x.step, Step::Store { group, .. } if group < upto)
+            };
+            let later = std::mem::take(&mut self.cta.later);
+            let (now, rest): (Vec<Later>, Vec<Later>) = later.into_iter().partition(covered);
+            self.cta.later = rest;
+            for x in now {
+                self.land(x);
+            }
+            if agents[0] != 0 {
+                self.learn(1 << l, |vc, _| {
+                    vc.set_thread(agents[0], upto);
+                    if !read {
+                        vc.set_thread(agents[1], upto);
+                    }
+                });
+            }
+        }
+        self.effect();
+    }
+
+    /// A whole copy: multiples of 16 bytes that lie in both memories.
+    fn bulk_piece(
+        &mut self,
+        lane: u32,
+        shared: u64,
+        global: u64,
+        bytes: u32,
+        what: &str,
+    ) -> Option<Piece> {
+        for (v, name) in [
+            (shared, "its shared address"),
+            (global, "its global address"),
+            (u64::from(bytes), "its size"),
+        ] {
+            if !v.is_multiple_of(16) {
+                self.report(Kind::Misaligned, lane, None, || {
+                    format!("a bulk copy: {name} is {v:#x}, which is no multiple of 16")
+                });
+                return None;
+            }
+        }
+        if bytes == 0 || !self.shared_range(lane, shared, bytes, what) {
+            return None;
+        }
+        let place = self.global_range(lane, global, bytes, what)?;
+        Some(Piece {
+            global: Some(place),
+            shared: shared as u32,
+            bytes,
+        })
+    }
+
+    /// Notes what a copy reads or writes in global memory.
+    fn global_pieces(&mut self, lane: u32, agent: &Agent, pieces: &[Piece], write: bool) {
+        let mem = self.mem;
+        for p in pieces {
+            let Some((id, offset)) = p.global else {
+                continue;
+            };
+            let m = &mem.allocations[id];
+            if write && m.kind == crate::memory::Kind::Const {
+                self.report(Kind::ReadOnly, lane, None, || {
+                    "a bulk copy to constant memory".into()
+                });
+                continue;
+            }
+            let missing = |k: u64| !m.was_written(offset + k, 1);
+            if !write && self.world.checks.uninitialised && (0..u64::from(p.bytes)).any(missing) {
+                self.report(Kind::UninitialisedMemory, lane, None, || {
+                    format!(
+                        "some of {} bytes at {:#x} were never written",
+                        p.bytes,
+                        m.base + offset
+                    )
+                });
+            }
+            self.count_bulk(m.base + offset, p.bytes);
+            if self.world.checks.races {
+                self.global_touches(lane, agent, p, (id, offset), write);
+            }
+        }
+    }
+
+    fn global_touches(
+        &mut self,
+        lane: u32,
+        agent: &Agent,
+        p: &Piece,
+        (id, offset): (usize, u64),
+        write: bool,
+    ) {
+        let knows: &LaneSync = &agent.knows[0];
+        let whole = Piece {
+            shared: (offset % 4) as u32,
+            ..*p
+        };
+        for w in words(&whole) {
+            let word = offset / 4 + w as u64;
+            let actor = Actor {
+                thread: agent.id,
+                clock: agent.clock,
+                cta: (
+                    self.cta.first_thread,
+                    self.cta.first_thread + self.cta.threads,
+                ),
+                sync: knows,
+                threads_per_cta: self.cta.threads,
+                pc: self.pc,
+                strength: 0,
+            };
+            let shadow = self.world.shadow(id);
+            let found = shadow.touch(word as usize, mask(&whole, w), &actor, write);
+            if let Some(c) = found {
+                self.race(lane, Some((id, offset)), word, c, write);
+            }
+        }
+    }
+}
+
+/// Words of shared memory that a piece touches.
+fn words(p: &Piece) -> std::ops::Range<usize> {
+    (p.shared / 4) as usize..(p.shared + p.bytes).div_ceil(4) as usize
+}
+
+/// The bytes of word `w` in a piece.
+fn mask(p: &Piece, w: usize) -> u8 {
+    let at = 4 * w as u32;
+    let inside = |b: &u32| (p.shared..p.shared + p.bytes).contains(&(at + b));
+    (0..4).filter(inside).fold(0, |m, b| m | 1 << b)
+}
+
+/// A piece in words, or in bytes where it does not begin and end with words: how far each is in, where
+/// in shared memory, and its bytes.
+fn chunks(p: &Piece) -> impl Iterator<Item = (u32, (u32, u32))> + use<> {
+    let offset = p.global.map_or(0, |g| g.1);
+    let even = p.shared.is_multiple_of(4) && p.bytes.is_multiple_of(4) && offset.is_multiple_of(4);
+    let (step, from) = (if even { 4 } else { 1 }, p.shared);
+    (0..p.bytes)
+        .step_by(step as usize)
+        .map(move |k| (k, (from + k, step)))
+}
