@@ -214,6 +214,7 @@ impl Ctx<'_> {
             self.w.bulk[li].agents = [self.world.agent(false), self.world.agent(false)];
         }
         let (agents, group) = (self.w.bulk[li].agents, self.w.bulk[li].committed);
+        (self.w.bulk[li].begun, self.w.bulk[li].pc) = (group + 1, self.pc);
         let reader = Agent {
             id: agents[0],
             clock: group,
@@ -251,6 +252,8 @@ impl Ctx<'_> {
             for x in now {
                 self.land(x);
             }
+            let own = &mut self.w.bulk[l as usize];
+            own.waited = own.waited.max(upto);
             if agents[0] != 0 {
                 self.learn(1 << l, |vc, _| {
                     vc.set_thread(agents[0], upto);
@@ -261,6 +264,22 @@ impl Ctx<'_> {
             }
         }
         self.effect();
+    }
+
+    /// Lanes end: what they copy from must have been read.
+    pub(crate) fn bulk_ends(&mut self, act: u32) {
+        for l in lanes(act) {
+            let b = self.w.bulk[l as usize];
+            if b.begun <= b.waited {
+                continue;
+            }
+            let line = std::mem::replace(&mut self.line, self.world.line_of(self.k, b.pc));
+            self.report(Kind::Undefined, l, None, || {
+                "the thread ends without cp.async.bulk.wait_group for its copies from shared memory"
+                    .into()
+            });
+            self.line = line;
+        }
     }
 
     /// A whole copy: multiples of 16 bytes that lie in both memories.
@@ -309,8 +328,11 @@ impl Ctx<'_> {
                 });
                 continue;
             }
-            let missing = |k: u64| !m.was_written(offset + k, 1);
-            if !write && self.world.checks.uninitialised && (0..u64::from(p.bytes)).any(missing) {
+            let written = || match offset.is_multiple_of(4) && p.bytes.is_multiple_of(4) {
+                true => m.was_written(offset, p.bytes),
+                false => (0..u64::from(p.bytes)).all(|k| m.was_written(offset + k, 1)),
+            };
+            if !write && self.world.checks.uninitialised && !written() {
                 self.report(Kind::UninitialisedMemory, lane, None, || {
                     format!(
                         "some of {} bytes at {:#x} were never written",

@@ -101,6 +101,10 @@ pub(crate) struct Copy {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BulkGroups {
     pub committed: u32,
+    /// The groups with copies that were waited for, those there are, and the last copy's instruction.
+    pub waited: u32,
+    pub begun: u32,
+    pub pc: u32,
     /// Who reads shared memory and writes global memory for it.
     pub agents: [u32; 2],
 }

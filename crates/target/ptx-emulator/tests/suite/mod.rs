@@ -4,6 +4,7 @@
 #![allow(clippy::precedence)]
 
 mod arithmetic;
+mod bulk;
 mod cache;
 mod checks;
 mod common;
@@ -17,6 +18,7 @@ mod mbarrier;
 mod memory;
 mod order;
 mod parser;
+mod pipeline;
 mod ptxas;
 mod round;
 mod speed;

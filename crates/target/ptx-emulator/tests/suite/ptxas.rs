@@ -1,6 +1,6 @@
 //! The fixtures are real PTX: NVIDIA's assembler takes them.
 
-use crate::suite::{arithmetic, convert, floats, matrix, wgmma};
+use crate::suite::{arithmetic, convert, floats, matrix, pipeline, wgmma};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -21,6 +21,7 @@ fn ptxas() -> Result<PathBuf, String> {
 fn sources() -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = [
         ("gemm", include_str!("ptx/gemm.ptx")),
+        ("bulk", include_str!("ptx/bulk.ptx")),
         ("faults", include_str!("ptx/faults.ptx")),
         ("matrix", include_str!("ptx/matrix.ptx")),
         ("mbarrier", include_str!("ptx/mbarrier.ptx")),
@@ -32,6 +33,7 @@ fn sources() -> Vec<(String, String)> {
     .map(|(n, s)| (n.to_string(), s.to_string()))
     .into();
     all.push(("wgmma".into(), wgmma::fixtures()));
+    all.push(("pipeline".into(), pipeline::fixtures()));
     // Kernels of one module, under one head.
     let mut joined = |name: &str, kernels: Vec<String>| {
         let head = crate::suite::common::HEAD;
