@@ -25,8 +25,8 @@
 //! once, nearer than any device; `mma` and `wgmma` add their products one by one in f32, in the order of
 //! k. `wgmma` reads its factors when the last warp of its warpgroup comes to it. Clocks count the warp's
 //! instructions. A group of lanes that only re-reads the same words is parked until one of them is
-//! written. Bulk copies end at a step that the seed chooses. Clusters, textures, calls through registers
-//! and recursion are refused by line.
+//! written. Bulk copies end at a step that the seed chooses. The scope of a cluster reaches as far as that
+//! of the device. Textures, calls through registers and recursion are refused by line.
 //!
 //! # Cost
 //!

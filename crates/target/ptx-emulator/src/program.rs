@@ -541,6 +541,8 @@ pub(crate) struct Kernel {
     pub local_bytes: u32,
     pub reqntid: Option<[u32; 3]>,
     pub maxntid: Option<[u32; 3]>,
+    /// CTAs of a cluster, where it says.
+    pub cluster: Option<[u32; 3]>,
     /// Whether CTAs may depend on each other, so that they must be interleaved.
     pub communicates: bool,
     /// Whether every thread waits for earlier kernels before it does anything.
@@ -574,4 +576,10 @@ pub(crate) enum Start {
     DynamicShared,
     TotalShared,
     Zero,
+    ClusterRank,
+    ClusterSize,
+    ClusterId(usize),
+    ClusterCount(usize),
+    ClusterCtaid(usize),
+    ClusterNctaid(usize),
 }

@@ -1,6 +1,6 @@
 //! Operations of sm_90: products of warpgroups, and what belongs to asynchronous memory.
 
-use crate::program::{Addr, MmaTy, R};
+use crate::program::{Access, Addr, MmaTy, R};
 
 /// Where `wgmma` finds A.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,7 +71,7 @@ pub(crate) enum Sm90 {
     WgmmaWait(u32),
     /// `fence.proxy.async`.
     ProxyFence,
-    /// `fence.mbarrier_init`: orders nothing that is not ordered here anyway.
+    /// `fence.mbarrier_init`.
     InitFence,
     /// Address and number of arrivals.
     MbarrierInit(Addr, R),
@@ -85,11 +85,38 @@ pub(crate) enum Sm90 {
     CpArrive(Addr, bool),
     /// More (true) or fewer registers.
     SetRegisters(bool, u32),
-    /// To shared memory: where to, where from, bytes, barrier.
-    BulkLoad(Addr, Addr, R, Addr),
+    /// To shared memory: where to, where from, bytes, barrier; the ranks that get it, a bit each, or
+    /// [`crate::program::SINK`].
+    BulkLoad(Addr, Addr, R, Addr, R),
+    /// From shared memory to that of another CTA: where to, where from, bytes, barrier.
+    BulkPut(Addr, Addr, R, Addr),
+    /// `st.async`: what a store is, and the barrier.
+    StoreAsync(Access, Addr),
+    /// Whether 64 bits wide, destination, address, rank.
+    Mapa(bool, R, R, R),
+    /// Whether the address is 64 bits wide, destination, address.
+    CtaRank(bool, R, R),
+    /// Whether all lanes of a warp come together; whether it releases.
+    ClusterArrive(bool, bool),
+    /// The same; whether it acquires.
+    ClusterWait(bool, bool),
     /// To global memory: where to, where from, bytes.
     BulkStore(Addr, Addr, R),
     BulkCommit,
     /// All but so many of the newest groups; whether only what they read.
     BulkWait(u32, bool),
+}
+
+impl Sm90 {
+    /// Whether sm_80 has it already.
+    pub fn since_sm_80(&self) -> bool {
+        matches!(
+            self,
+            Sm90::MbarrierInit(..)
+                | Sm90::MbarrierInval(_)
+                | Sm90::MbarrierArrive(_)
+                | Sm90::MbarrierWait(..)
+                | Sm90::CpArrive(..)
+        )
+    }
 }

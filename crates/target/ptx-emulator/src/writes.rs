@@ -99,6 +99,10 @@ pub(crate) fn writes(op: &Op, out: &mut Vec<(Width, R)>) {
             Sm90::Wgmma(w) => out.extend(w.d.iter().map(|r| (Width::W32, *r))),
             Sm90::MbarrierArrive(m) => out.push((Width::W64, m.state)),
             Sm90::MbarrierWait(p, ..) => out.push((Width::P, *p)),
+            Sm90::Mapa(wide, d, ..) => {
+                out.push((if *wide { Width::W64 } else { Width::W32 }, *d));
+            }
+            Sm90::CtaRank(_, d, _) => out.push((Width::W32, *d)),
             _ => {}
         },
         Op::Matrix(_)

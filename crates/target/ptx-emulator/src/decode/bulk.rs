@@ -49,12 +49,25 @@ impl Builder<'_> {
                 if !m.take(COUNTED) {
                     return text(m.line(), format!("'{}' lacks .{COUNTED}", m.all()));
                 }
-                self.count(o, &[4])?;
+                let many = m.take("multicast::cluster");
+                self.count(o, if many { &[5] } else { &[4] })?;
                 let to = self.shared_addr(&o[0])?;
                 let (from, _) = self.addr(&o[1])?;
                 let size = self.src(&o[2], Ty::U32)?;
                 let barrier = self.shared_addr(&o[3])?;
-                self.sm90(Sm90::BulkLoad(to, from, size, barrier), Class::Async);
+                let ranks = match many {
+                    true => self.src(&o[4], Ty::U16)?,
+                    false => SINK,
+                };
+                let op = Sm90::BulkLoad(to, from, size, barrier, ranks);
+                self.sm90(op, Class::Async);
+            }
+            (Some("shared::cluster"), Some("shared::cta")) if m.take(COUNTED) => {
+                self.count(o, &[4])?;
+                let (to, from) = (self.shared_addr(&o[0])?, self.shared_addr(&o[1])?);
+                let size = self.src(&o[2], Ty::U32)?;
+                let barrier = self.shared_addr(&o[3])?;
+                self.sm90(Sm90::BulkPut(to, from, size, barrier), Class::Async);
             }
             (Some("global"), Some("shared::cta")) if m.take("bulk_group") => {
                 self.count(o, &[3])?;

@@ -20,7 +20,7 @@ impl Builder<'_> {
     fn ordered(&mut self, m: &mut Mods<'_>) -> bool {
         let sem = m.sem();
         m.one_of(&["cta", "cluster"]);
-        m.one_of(&["shared::cta", "shared"]);
+        m.one_of(&["shared::cta", "shared::cluster", "shared"]);
         sem != Some(Sem::Relaxed)
     }
 

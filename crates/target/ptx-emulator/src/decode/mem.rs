@@ -10,6 +10,7 @@ impl Builder<'_> {
     pub(crate) fn memory(&mut self, m: &mut Mods<'_>, o: &[Operand]) -> Result<bool, PtxError> {
         match m.op() {
             "ld" | "ldu" => self.access(m, o, true)?,
+            "st" if m.has("async") => self.store_async(m, o)?,
             "st" => self.access(m, o, false)?,
             "atom" | "red" => self.atom(m, o)?,
             "cp" => self.cp(m, o)?,

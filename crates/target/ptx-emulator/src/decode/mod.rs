@@ -2,6 +2,7 @@
 
 mod alu;
 mod bulk;
+mod cluster;
 mod control;
 mod float;
 mod flow;
@@ -115,6 +116,7 @@ fn blank(name: &str, f: &Function) -> Kernel {
         local_bytes: 0,
         reqntid: f.reqntid,
         maxntid: f.maxntid,
+        cluster: f.cluster,
         communicates: false,
         waits_first: false,
         names: Default::default(),
@@ -169,6 +171,9 @@ pub(crate) fn decode(
     }
     for v in ast.vars.iter().filter(|v| v.space == Space::Shared) {
         b.variable(v)?;
+    }
+    if f.cluster.is_some() {
+        b.needs_sm_90(".reqnctapercluster")?;
     }
     b.scopes.push(HashMap::new());
     for p in &f.params {
@@ -468,7 +473,20 @@ impl Builder<'_> {
         if !done {
             return unsupported(i.line, format!("instruction '{}'", i.opcode.join(".")));
         }
+        if let Some(Op::Sm90(op)) = self.k.code.last().map(|i| &i.op)
+            && !op.since_sm_80()
+        {
+            self.needs_sm_90(&i.opcode.join("."))?;
+        }
         m.all_used()
+    }
+
+    fn needs_sm_90(&self, what: &str) -> Result<(), PtxError> {
+        let digits = self.ast.target.chars().filter(char::is_ascii_digit);
+        match digits.collect::<String>().parse() {
+            Ok(0..90u32) => text(self.line, format!("'{what}' needs .target sm_90 or later")),
+            _ => Ok(()),
+        }
     }
 
     fn no_recursion(&self) -> Result<(), PtxError> {

@@ -312,7 +312,7 @@ fn part(ty: Ty, n: usize, line: u32) -> Result<Ty, PtxError> {
 pub(crate) fn space(name: &str) -> Option<Space> {
     Some(match name {
         "global" => Space::Global,
-        "shared" | "shared::cta" => Space::Shared,
+        "shared" | "shared::cta" | "shared::cluster" => Space::Shared,
         "local" => Space::Local,
         "const" => Space::Const,
         "param" | "param::entry" | "param::func" => Space::Param,

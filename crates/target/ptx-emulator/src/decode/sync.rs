@@ -88,8 +88,8 @@ impl Builder<'_> {
             self.warp(Gather::Sync, mask);
             return Ok(());
         }
-        if m.has("cluster") {
-            return unsupported(m.line(), "clusters of CTAs (barrier.cluster)");
+        if m.take("cluster") {
+            return self.cluster_barrier(m, o);
         }
         m.take("cta");
         // `bar` is `barrier` with .aligned.

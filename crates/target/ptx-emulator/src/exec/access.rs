@@ -285,7 +285,7 @@ impl Ctx<'_> {
             let word = offset / 4 + k;
             let key = match place {
                 Some((id, _)) => self.mem.allocations[id].base / 4 + word,
-                None => shared_key(self.cta.index, word),
+                None => shared_key(self.cta.owner, word),
             };
             self.world.wake(key);
         }

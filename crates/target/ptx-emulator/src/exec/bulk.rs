@@ -10,6 +10,9 @@ use crate::machine::warp::Copy;
 use crate::memory::shadow::Actor;
 use crate::program::*;
 
+/// The bits of an address that say where in a CTA's shared memory.
+const INSIDE: u64 = (1 << 24) - 1;
+
 impl Ctx<'_> {
     /// What was begun earlier ends now.
     pub(crate) fn land(&mut self, l: Later) {
@@ -29,6 +32,12 @@ impl Ctx<'_> {
                 barrier,
                 phase,
             } => self.land_load(&l, pieces, (*bytes, *barrier, *phase)),
+            Step::Put {
+                to,
+                data,
+                barrier,
+                phase,
+            } => self.land_put(&l, *to, data, (*barrier, *phase)),
             Step::Store { pieces, .. } => self.land_store(pieces),
             Step::Arrive { upto, barrier } => self.land_arrival(&l, *upto, *barrier),
         }
@@ -38,29 +47,46 @@ impl Ctx<'_> {
     fn land_load(&mut self, l: &Later, pieces: &[Piece], (bytes, barrier, phase): (u32, u32, u32)) {
         for p in pieces {
             self.bring(p);
-            for w in words(p) {
-                self.cta.flying[w] = self.cta.flying[w].saturating_sub(1);
-            }
+            self.flies(words(p), false);
         }
+        if let Some(agent) = self.counts(l, (bytes, barrier, phase)) {
+            self.write_all(&agent, pieces);
+        }
+    }
+
+    /// Bytes have come and count at their barrier; who wrote them, when that is in a later phase than when
+    /// the copy began.
+    fn counts(&mut self, l: &Later, (bytes, barrier, phase): (u32, u32, u32)) -> Option<Agent> {
         self.cta.any_flying = self.cta.any_flying.saturating_sub(1);
         let Some(b) = self.cta.mbarriers.get_mut(&barrier) else {
             self.report(Kind::Undefined, l.lane, None, || {
-                format!("a bulk copy ends, and its barrier at shared {barrier:#x} is no more")
+                format!("a copy ends, and its barrier at shared {barrier:#x} is no more")
             });
-            return;
+            return None;
         };
         let (now, agent) = (b.phase, b.agents[0]);
         if b.brought(bytes) {
             self.phase_done(u64::from(barrier));
         }
-        if now != phase && self.world.checks.races {
-            // It counts in a later phase than that in which it began.
-            let agent = Agent {
-                id: agent,
-                clock: now,
-                knows: vec![l.knows.clone()],
-            };
-            self.write_all(&agent, pieces);
+        (now != phase && self.world.checks.races).then(|| Agent {
+            id: agent,
+            clock: now,
+            knows: vec![l.knows.clone()],
+        })
+    }
+
+    fn land_put(&mut self, l: &Later, to: u32, data: &[(u32, bool)], (barrier, phase): (u32, u32)) {
+        let first = (to / 4) as usize;
+        for (k, (v, set)) in data.iter().enumerate() {
+            self.cta.shared[first + k] = *v;
+            self.cta.shared_written[first + k] = if *set { 15 } else { 0 };
+        }
+        self.flies(first..first + data.len(), false);
+        let bytes = 4 * data.len() as u32;
+        if let Some(agent) = self.counts(l, (bytes, barrier, phase)) {
+            for w in first..first + data.len() {
+                self.async_touch(&agent, w, 15, true);
+            }
         }
     }
 
@@ -147,41 +173,79 @@ impl Ctx<'_> {
     }
 
     /// `cp.async.bulk` from global memory.
-    pub(crate) fn bulk_load(&mut self, to: &Addr, from: &Addr, size: R, barrier: &Addr, act: u32) {
+    pub(crate) fn bulk_load(
+        &mut self,
+        (to, from, size): (&Addr, &Addr, R),
+        barrier: &Addr,
+        ranks: R,
+        act: u32,
+    ) {
         let (to, from) = (self.shared_addresses(to), self.addresses(from));
         let (sizes, bars) = (*self.w.a32(self.k, size), self.shared_addresses(barrier));
         for l in lanes(act) {
             let (d, s, n) = (to[l as usize], from[l as usize], sizes[l as usize]);
-            if let Some(p) = self.bulk_piece(l, d, s, n, "an asynchronous read") {
-                self.begin_load(l, vec![p], n, bars[l as usize]);
+            let bar = bars[l as usize];
+            for to in self.targets(l, ranks, d) {
+                self.placed(to, |c, d| {
+                    if let Some(p) = c.bulk_piece(l, d, s, n, "an asynchronous read") {
+                        c.begin_load(l, vec![p], n, bar & INSIDE);
+                    }
+                });
             }
         }
         self.cta.clock += 1;
         self.effect();
     }
 
+    /// The same place in every CTA of the cluster that a mask names, or the one place.
+    pub(crate) fn targets(&mut self, lane: u32, ranks: R, to: u64) -> Vec<u64> {
+        if ranks == SINK {
+            return vec![to];
+        }
+        let mask = self.w.a32(self.k, ranks)[lane as usize] & 0xffff;
+        let size = self.world.clusters.size();
+        if mask == 0 || mask >> size != 0 {
+            self.report(Kind::Undefined, lane, None, || {
+                format!("a copy to the CTAs {mask:#x} of a cluster of {size}")
+            });
+        }
+        let all = lanes(mask & ((1 << size) - 1));
+        all.map(|r| (to & INSIDE) | u64::from(r + 1) << 24)
+            .collect()
+    }
+
+    /// Who writes for copies that a barrier counts, as of its phase now.
+    pub(crate) fn counted_by(&mut self, lane: u32, barrier: u64) -> Option<Agent> {
+        let b = self.mbarrier(lane, barrier)?;
+        let (id, clock) = (b.agents[0], b.phase);
+        Some(Agent {
+            id,
+            clock,
+            knows: vec![self.lane_knows(lane)],
+        })
+    }
+
+    /// Words that a copy begins or ends to write.
+    pub(crate) fn flies(&mut self, words: std::ops::Range<usize>, begins: bool) {
+        for f in &mut self.cta.flying[words] {
+            *f = match begins {
+                true => f.saturating_add(1),
+                false => f.saturating_sub(1),
+            };
+        }
+    }
+
     /// A copy to shared memory begins: what it will write is in flight from here on.
     pub(crate) fn begin_load(&mut self, lane: u32, pieces: Vec<Piece>, bytes: u32, barrier: u64) {
-        let Some(b) = self.mbarrier(lane, barrier) else {
+        let Some(agent) = self.counted_by(lane, barrier) else {
             return;
-        };
-        let agent = Agent {
-            id: b.agents[0],
-            clock: b.phase,
-            knows: Vec::new(),
-        };
-        let agent = Agent {
-            knows: vec![self.lane_knows(lane)],
-            ..agent
         };
         self.global_pieces(lane, &agent, &pieces, false);
         if self.world.checks.races {
             self.write_all(&agent, &pieces);
         }
         for p in &pieces {
-            for w in words(p) {
-                self.cta.flying[w] = self.cta.flying[w].saturating_add(1);
-            }
+            self.flies(words(p), true);
         }
         self.cta.any_flying += 1;
         let step = Step::Load {

@@ -187,6 +187,7 @@ impl Ctx<'_> {
     pub(crate) fn exit(&mut self, act: u32, mask: u32) -> Flow {
         self.cta.look = true;
         self.bulk_ends(act);
+        self.cluster_exit(act);
         let (cur, rest, next) = (self.w.current, mask & !act, self.pc + 1);
         self.w.fragments[cur].pc = next;
         self.w.exit(act);

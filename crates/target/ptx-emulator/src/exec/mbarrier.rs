@@ -89,7 +89,7 @@ impl Ctx<'_> {
     /// A phase of the barrier is complete: whoever waits looks again.
     pub(crate) fn phase_done(&mut self, a: u64) {
         self.world.writes += 1;
-        self.world.wake(shared_key(self.cta.index, a / 4));
+        self.world.wake(shared_key(self.cta.owner, a / 4));
     }
 
     /// What a lane knows, its own accesses so far included.
@@ -112,35 +112,45 @@ impl Ctx<'_> {
         let mut states = [0u64; 32];
         for l in lanes(act) {
             let (a, n) = (at[l as usize], counts[l as usize]);
-            let knows = m.release.then(|| self.lane_knows(l).vc);
-            let Some(b) = self.mbarrier(l, a) else {
-                continue;
-            };
-            states[l as usize] = u64::from(b.phase);
-            b.tx += i64::from(bytes[l as usize]);
-            if m.drops {
-                b.expected = b.expected.saturating_sub(n);
-            }
-            let stands = b.stands();
-            match b.arrive(n, knows.as_ref()) {
-                Some(true) => self.phase_done(a),
-                Some(false) => {}
-                None => self.report(Kind::Undefined, l, None, || {
-                    format!("{n} arrive at the barrier at shared {a:#x}, which is {stands}")
-                }),
-            }
+            let tx = bytes[l as usize];
+            states[l as usize] = self.placed(a, |c, a| c.one_arrives(m, (l, a, n, tx)));
         }
         self.w.put64(m.state, act, &states);
         self.cta.clock += 1;
         self.effect();
     }
 
+    /// A lane arrives; gives the phase that it was.
+    fn one_arrives(&mut self, m: &MbarrierArrive, (l, a, n, tx): (u32, u64, u32, u32)) -> u64 {
+        let knows = m.release.then(|| self.lane_knows(l).vc);
+        let Some(b) = self.mbarrier(l, a) else {
+            return 0;
+        };
+        let phase = u64::from(b.phase);
+        b.tx += i64::from(tx);
+        if m.drops {
+            b.expected = b.expected.saturating_sub(n);
+        }
+        let stands = b.stands();
+        match b.arrive(n, knows.as_ref()) {
+            Some(true) => self.phase_done(a),
+            Some(false) => {}
+            None => self.report(Kind::Undefined, l, None, || {
+                format!("{n} arrive at the barrier at shared {a:#x}, which is {stands}")
+            }),
+        }
+        phase
+    }
+
     pub(crate) fn mbarrier_expect(&mut self, addr: &Addr, bytes: R, act: u32) {
         let (at, bytes) = (self.shared_addresses(addr), *self.w.a32(self.k, bytes));
         for l in lanes(act) {
-            if let Some(b) = self.mbarrier(l, at[l as usize]) {
-                b.tx += i64::from(bytes[l as usize]);
-            }
+            let tx = i64::from(bytes[l as usize]);
+            self.placed(at[l as usize], |c, a| {
+                if let Some(b) = c.mbarrier(l, a) {
+                    b.tx += tx;
+                }
+            });
         }
         self.effect();
     }
@@ -175,7 +185,7 @@ impl Ctx<'_> {
                     crate::clocks::join(&mut self.w.sync[l as usize].vc, &done);
                 }
             }
-            self.polled(shared_key(self.cta.index, a / 4), phase);
+            self.polled(shared_key(self.cta.owner, a / 4), phase);
         }
         self.w.putp(p, act, yes);
     }

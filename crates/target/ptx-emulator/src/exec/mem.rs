@@ -81,7 +81,9 @@ impl Ctx<'_> {
         self.by_space(a.space, &mut at, act, |c, space, at, act| match space {
             Space::Param => c.param_words(at[0], total, &mut words),
             Space::Local => c.local_read(at, total, act, &mut words),
-            Space::Shared => c.shared_read(at, total, act, how, &mut words),
+            Space::Shared => c.by_rank(at, act, |c, at, act| {
+                c.shared_read(at, total, act, how, &mut words);
+            }),
             _ => c.global_read(at, total, act, how, &mut words),
         });
         for k in 0..a.lanes as usize {
@@ -130,7 +132,7 @@ impl Ctx<'_> {
     }
 
     /// What is stored, as words.
-    fn collect(&self, a: &Access) -> Words {
+    pub(crate) fn collect(&self, a: &Access) -> Words {
         let mut words: Words = [[0; 32]; 4];
         let bits = a.bytes * 8;
         for k in 0..a.lanes as usize {
@@ -170,7 +172,9 @@ impl Ctx<'_> {
         };
         self.by_space(a.space, &mut at, act, |c, space, at, act| match space {
             Space::Local => c.local_write(at, total, act, &words),
-            Space::Shared => c.shared_write(at, total, act, how, &words),
+            Space::Shared => c.by_rank(at, act, |c, at, act| {
+                c.shared_write(at, total, act, how, &words);
+            }),
             _ => c.global_write(at, total, act, how, &words),
         });
         self.effect();
@@ -372,7 +376,7 @@ impl Ctx<'_> {
                 words[0][li] >>= a % 4 * 8;
             }
             self.note(l, None, a, total, how, false);
-            self.polled(shared_key(self.cta.index, a / 4), words[0][li]);
+            self.polled(shared_key(self.cta.owner, a / 4), words[0][li]);
         }
     }
 

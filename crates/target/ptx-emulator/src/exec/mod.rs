@@ -5,6 +5,7 @@ pub(crate) use access::byte_mask;
 mod atom;
 mod bits;
 mod bulk;
+mod cluster;
 mod control;
 mod copy;
 mod cvt;
@@ -49,6 +50,8 @@ pub(crate) struct Ctx<'a> {
     pub world: &'a mut LaunchState,
     pub cta: &'a mut Core,
     pub w: &'a mut Warp,
+    /// The other CTAs of the cluster.
+    pub peers: Vec<&'a mut Core>,
     pub pc: u32,
     pub line: u32,
 }

@@ -25,6 +25,8 @@ impl Ctx<'_> {
                 | Sm90::WgmmaCommit
                 | Sm90::WgmmaWait(_)
                 | Sm90::SetRegisters(..)
+                | Sm90::ClusterArrive(true, _)
+                | Sm90::ClusterWait(true, _)
         );
         if aligned && act == mask && self.holds(act) {
             return self.come_again(act);
@@ -35,7 +37,7 @@ impl Ctx<'_> {
             Sm90::WgmmaCommit => self.w.flight.commit(),
             Sm90::WgmmaWait(keep) => self.wgmma_wait(*keep),
             Sm90::ProxyFence => self.proxy_fence(act),
-            Sm90::InitFence => {}
+            Sm90::InitFence => self.fence(Scope::Gpu, act),
             Sm90::MbarrierInit(a, n) => self.mbarrier_init(a, *n, act),
             Sm90::MbarrierInval(a) => self.mbarrier_inval(a, act),
             Sm90::MbarrierArrive(m) => self.mbarrier_arrive(m, act),
@@ -49,7 +51,13 @@ impl Ctx<'_> {
                     return self.come_again(act);
                 }
             }
-            Sm90::BulkLoad(d, s, n, b) => self.bulk_load(d, s, *n, b, act),
+            Sm90::BulkLoad(d, s, n, b, mask) => self.bulk_load((d, s, *n), b, *mask, act),
+            Sm90::BulkPut(d, s, n, b) => self.bulk_put(d, s, *n, b, act),
+            Sm90::StoreAsync(a, b) => self.store_async(a, b, act),
+            Sm90::Mapa(wide, d, a, rank) => self.mapa(*wide, *d, *a, *rank, act),
+            Sm90::CtaRank(wide, d, a) => self.cta_rank(*wide, *d, *a, act),
+            Sm90::ClusterArrive(_, release) => self.cluster_arrive(*release, act),
+            Sm90::ClusterWait(_, acquire) => return self.cluster_wait(*acquire, act, mask),
             Sm90::BulkStore(d, s, n) => self.bulk_store(d, s, *n, act),
             Sm90::BulkCommit => {
                 for l in lanes(act) {
@@ -62,7 +70,7 @@ impl Ctx<'_> {
     }
 
     /// The instruction is not done yet and counts when it is.
-    fn come_again(&mut self, act: u32) -> Flow {
+    pub(crate) fn come_again(&mut self, act: u32) -> Flow {
         let c = &mut self.world.counts[self.pc as usize];
         c.issued -= 1;
         c.lanes -= u64::from(act.count_ones());

@@ -37,6 +37,11 @@ pub(crate) struct Barrier {
 pub(crate) struct Core {
     pub index: u32,
     pub id: [u32; 3],
+    /// Its cluster, and its rank in there.
+    pub cluster: u32,
+    pub rank: u32,
+    /// The CTA whose shared memory is at hand: another while a lane reaches into the cluster.
+    pub owner: u32,
     pub first_thread: u32,
     /// Threads, rounded up to whole warps.
     pub threads: u32,
@@ -80,6 +85,20 @@ impl Core {
         vc.set_warp((self.first_thread - 1) / 32 + warp, sync.warp_seen);
         vc.set_thread(self.thread(warp, lane), self.clock + 1);
         Arc::new(vc)
+    }
+
+    /// Exchanges shared memory, and all that is kept for it, with another CTA of the cluster.
+    pub fn exchange(&mut self, other: &mut Core) {
+        use std::mem::swap;
+        swap(&mut self.owner, &mut other.owner);
+        swap(&mut self.shared, &mut other.shared);
+        swap(&mut self.shared_written, &mut other.shared_written);
+        swap(&mut self.shadow, &mut other.shadow);
+        swap(&mut self.messages, &mut other.messages);
+        swap(&mut self.flying, &mut other.flying);
+        swap(&mut self.any_flying, &mut other.any_flying);
+        swap(&mut self.mbarriers, &mut other.mbarriers);
+        swap(&mut self.later, &mut other.later);
     }
 
     /// Lands a copy's bytes.

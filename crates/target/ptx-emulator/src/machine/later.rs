@@ -20,6 +20,13 @@ pub(crate) enum Step {
         /// The barrier's phase when it began.
         phase: u32,
     },
+    /// Words, and whether they were written, to shared memory, counted at a barrier.
+    Put {
+        to: u32,
+        data: Vec<(u32, bool)>,
+        barrier: u32,
+        phase: u32,
+    },
     /// Shared memory to global memory, of the lane's group so and so.
     Store { pieces: Vec<Piece>, group: u32 },
     /// An arrival when the lane's `cp.async` up to this number have come.

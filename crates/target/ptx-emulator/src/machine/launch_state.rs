@@ -3,6 +3,7 @@
 use crate::checks::{Checks, Reports};
 use crate::clocks::{AGENTS, HOST, Messages};
 use crate::counters::{Counts, Request};
+use crate::machine::cluster::{ClusterBarrier, Clusters};
 use crate::machine::times::{Clock, InstructionTimes};
 use crate::memory::shadow::Shadow;
 use crate::program::Kernel;
@@ -35,6 +36,11 @@ pub(crate) struct LaunchState {
     pub shared_bytes: u32,
     pub grid: [u32; 3],
     pub clock: Clock,
+    /// How CTAs form clusters, and the barriers of those in flight.
+    pub clusters: Clusters,
+    cluster_barriers: HashMap<u32, ClusterBarrier>,
+    /// Threads of a CTA.
+    threads: u32,
     /// The first request of each instruction to global and to shared memory, where they are kept.
     pub requests: Option<BTreeMap<(u32, bool), Request>>,
 }
@@ -45,7 +51,8 @@ impl LaunchState {
         checks: Checks,
         params: Vec<u8>,
         shared: u32,
-        grid: [u32; 3],
+        clusters: Clusters,
+        threads: u32,
     ) -> LaunchState {
         LaunchState {
             checks,
@@ -62,7 +69,10 @@ impl LaunchState {
             writes: 0,
             params,
             shared_bytes: shared,
-            grid,
+            grid: clusters.grid,
+            clusters,
+            cluster_barriers: HashMap::new(),
+            threads,
             clock: Clock::default(),
             requests: None,
         }
@@ -128,6 +138,17 @@ impl LaunchState {
     pub fn agent(&mut self, ordinary: bool) -> u32 {
         self.agents += 2;
         AGENTS + self.agents + u32::from(ordinary)
+    }
+
+    /// The barrier of a cluster, made when it is first asked for.
+    pub fn cluster(&mut self, id: u32) -> &mut ClusterBarrier {
+        let all = self.threads * self.clusters.size();
+        self.cluster_barriers
+            .entry(id)
+            .or_insert_with(|| ClusterBarrier {
+                alive: all,
+                ..ClusterBarrier::default()
+            })
     }
 
     /// Whether anybody waits for words.

@@ -74,7 +74,8 @@ pub(crate) enum RunState {
 
 impl Run {
     pub fn new(plan: Plan, l: &Launch, resident: usize, alone: bool) -> Run {
-        let slots = resident.clamp(1, plan.ctas as usize);
+        let least = plan.clusters.size() as usize;
+        let slots = resident.max(least).clamp(1, plan.ctas as usize);
         Run {
             world: plan.world(l),
             slots: (0..slots).map(|_| None).collect(),
@@ -113,6 +114,7 @@ impl Run {
         let threads = self.block.iter().product::<u32>();
         let warps = threads.div_ceil(32);
         let id = place(index, self.grid);
+        let (cluster, rank) = self.plan.clusters.rank(id);
         let words = self.plan.shared.div_ceil(4) as usize;
         let p = Place {
             ntid: self.block,
@@ -123,11 +125,15 @@ impl Run {
             slot: slot as u32,
             slots: self.slots.len() as u32,
             first_warp: index * warps,
+            clusters: self.plan.clusters,
         };
         self.slots[slot] = Some(Cta {
             core: Core {
                 index,
                 id,
+                cluster,
+                rank,
+                owner: index,
                 first_thread: index * warps * 32 + 1,
                 threads: warps * 32,
                 clock: 1,
@@ -198,14 +204,23 @@ impl Run {
         }
     }
 
+    /// Clusters begin where there are places for all their CTAs.
     fn fill(&mut self, next: &AtomicU32) {
-        for slot in 0..self.slots.len() {
-            if self.slots[slot].is_some() || next.load(Relaxed) >= self.plan.ctas {
-                continue;
+        let size = self.plan.clusters.size();
+        loop {
+            let free: Vec<usize> = (0..self.slots.len())
+                .filter(|s| self.slots[*s].is_none())
+                .take(size as usize)
+                .collect();
+            if free.len() < size as usize || next.load(Relaxed) >= self.plan.ctas {
+                return;
             }
-            let index = next.fetch_add(1, Relaxed);
-            if index < self.plan.ctas {
-                self.begin(slot, index);
+            let first = next.fetch_add(size, Relaxed);
+            if first >= self.plan.ctas {
+                return;
+            }
+            for (slot, n) in free.into_iter().zip(first..) {
+                self.begin(slot, self.plan.clusters.cta(n));
             }
         }
     }
@@ -233,12 +248,15 @@ impl Run {
         let Some(cta) = &mut self.slots[slot] else {
             return;
         };
+        // Of copies from other CTAs of the cluster only their line is told.
+        let warp = (l.warp as usize).min(cta.warps.len() - 1);
         Ctx {
             k: &self.plan.kernel,
             mem,
             world: &mut self.world,
             cta: &mut cta.core,
-            w: &mut cta.warps[l.warp as usize],
+            w: &mut cta.warps[warp],
+            peers: Vec::new(),
             pc: 0,
             line: 0,
         }
@@ -255,7 +273,8 @@ impl Run {
         let at = self.rng.below(self.ready.len() as u64) as usize;
         let (slot, warp) = self.ready[at];
         let turn = 1 + self.rng.below(TURN) as u32;
-        let Some(cta) = &mut self.slots[slot as usize] else {
+        let (own, peers) = cluster(&mut self.slots, slot as usize, self.plan.clusters.size());
+        let Some(cta) = own else {
             self.ready.swap_remove(at);
             return;
         };
@@ -271,6 +290,7 @@ impl Run {
             world: &mut self.world,
             cta: &mut cta.core,
             w,
+            peers,
             pc: 0,
             line: 0,
         }
@@ -386,7 +406,7 @@ impl Run {
                             "waits for registers that other warps give back".to_string()
                         }
                         GroupState::Align => "waits for all lanes of its warp".to_string(),
-                        GroupState::Parked => self.polling(&cta.core, w.index, mem),
+                        GroupState::Parked => self.polling(cta.core.index, w.index, mem),
                     };
                     out.push(format!(
                         "CTA {x},{y},{z} warp {} lanes {:#010x} line {line}: {doing}",
@@ -398,12 +418,15 @@ impl Run {
         out
     }
 
-    fn polling(&self, cta: &Core, warp: u32, mem: &Memory) -> String {
-        let words = self.world.waits_for(cta.index, warp);
+    fn polling(&self, cta: u32, warp: u32, mem: &Memory) -> String {
+        let words = self.world.waits_for(cta, warp);
         let show = |w: &u64| match w >> 63 {
+            _ if w >> 62 == 1 => "the barrier of its cluster".to_string(),
             1 => {
-                let at = (w & 0xff_ffff) * 4;
-                match cta.mbarriers.get(&(at as u32)) {
+                let (at, owner) = ((w & 0xff_ffff) * 4, (w >> 24) as u32);
+                let mut all = self.slots.iter().flatten();
+                let core = all.find(|c| c.core.index == owner).map(|c| &c.core);
+                match core.and_then(|c| c.mbarriers.get(&(at as u32))) {
                     Some(b) => format!("the mbarrier at shared {at:#x}, {}", b.stands()),
                     None => format!("shared {at:#x}"),
                 }
@@ -463,4 +486,26 @@ impl Run {
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
+}
+
+/// A CTA, and the others of its cluster.
+fn cluster(
+    slots: &mut [Option<Cta>],
+    slot: usize,
+    size: u32,
+) -> (Option<&mut Cta>, Vec<&mut Core>) {
+    if size == 1 {
+        return (slots[slot].as_mut(), Vec::new());
+    }
+    let id = slots[slot].as_ref().map(|c| c.core.cluster);
+    let (mut own, mut peers) = (None, Vec::new());
+    for (k, c) in slots.iter_mut().enumerate() {
+        let Some(c) = c else { continue };
+        if k == slot {
+            own = Some(c);
+        } else if Some(c.core.cluster) == id {
+            peers.push(&mut c.core);
+        }
+    }
+    (own, peers)
 }

@@ -1,6 +1,7 @@
 //! A warp: its registers, and the groups of lanes that walk through the code together.
 
 use crate::clocks::LaneSync;
+use crate::machine::cluster::Clusters;
 use crate::machine::warpgroup::Flight;
 use crate::program::{CONST, Kernel, R, SINK, Start};
 use crate::timing::trace::Trace;
@@ -141,6 +142,8 @@ pub(crate) struct Warp {
     pub bulk: Vec<BulkGroups>,
     /// Registers of a thread, as far as that is known.
     pub registers: u32,
+    /// The cluster's phase that each lane arrived in, from 1; 0 once it has waited.
+    pub cluster_phase: [u32; 32],
     pub steps: u64,
     /// Registers that products of its warpgroup use.
     pub flight: Flight,
@@ -158,6 +161,7 @@ pub(crate) struct Place {
     pub slot: u32,
     pub slots: u32,
     pub first_warp: u32,
+    pub clusters: Clusters,
 }
 
 impl Warp {
@@ -201,6 +205,7 @@ impl Warp {
             copied: 0,
             bulk: vec![BulkGroups::default(); 32],
             registers: k.registers,
+            cluster_phase: [0; 32],
             steps: 0,
             flight: Flight::new(match k.hazards.is_empty() {
                 true => 0,
@@ -568,6 +573,12 @@ fn start(s: Start, index: u32, p: &Place) -> [u32; 32] {
             Start::DynamicShared => p.dynamic_shared,
             Start::TotalShared => p.total_shared,
             Start::Zero => 0,
+            Start::ClusterRank => p.clusters.rank(p.ctaid).1,
+            Start::ClusterSize => p.clusters.size(),
+            Start::ClusterId(a) => p.clusters.place(p.ctaid).0[a],
+            Start::ClusterCount(a) => p.clusters.count()[a],
+            Start::ClusterCtaid(a) => p.clusters.place(p.ctaid).1[a],
+            Start::ClusterNctaid(a) => p.clusters.dims[a],
         };
     }
     out

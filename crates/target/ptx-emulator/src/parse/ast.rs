@@ -225,6 +225,8 @@ pub struct Function {
     pub reqntid: Option<[u32; 3]>,
     /// `.maxntid`.
     pub maxntid: Option<[u32; 3]>,
+    /// `.reqnctapercluster`.
+    pub cluster: Option<[u32; 3]>,
     /// `.maxnreg`.
     pub maxnreg: Option<u32>,
     /// `.minnctapersm`.

@@ -217,9 +217,11 @@ impl Parser {
                 }
                 ".pragma" => self.skip_to(';')?,
                 ".noreturn" => {}
-                ".reqnctapercluster" | ".maxclusterrank" | ".explicitcluster" => {
-                    return unsupported(line, format!("clusters of CTAs ({word})"));
+                ".reqnctapercluster" => f.cluster = Some(self.three()?),
+                ".maxclusterrank" => {
+                    self.integer(&word)?;
                 }
+                ".explicitcluster" => {}
                 w => return text(line, format!("'{w}' is not understood here")),
             }
         }

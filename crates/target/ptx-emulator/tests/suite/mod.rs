@@ -7,6 +7,7 @@ mod arithmetic;
 mod bulk;
 mod cache;
 mod checks;
+mod cluster;
 mod common;
 mod control;
 mod convert;

@@ -22,6 +22,7 @@ fn sources() -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = [
         ("gemm", include_str!("ptx/gemm.ptx")),
         ("bulk", include_str!("ptx/bulk.ptx")),
+        ("cluster", include_str!("ptx/cluster.ptx")),
         ("faults", include_str!("ptx/faults.ptx")),
         ("matrix", include_str!("ptx/matrix.ptx")),
         ("mbarrier", include_str!("ptx/mbarrier.ptx")),
