@@ -26,7 +26,8 @@
 //! k. `wgmma` reads its factors when the last warp of its warpgroup comes to it. Clocks count the warp's
 //! instructions. A group of lanes that only re-reads the same words is parked until one of them is
 //! written. Bulk copies end at a step that the seed chooses. The scope of a cluster reaches as far as that
-//! of the device. Textures, calls through registers and recursion are refused by line.
+//! of the device. Tensor maps are those of [`tensor_map`]. Textures, im2col, calls through registers and
+//! recursion are refused by line.
 //!
 //! # Cost
 //!
@@ -60,6 +61,7 @@ mod memory;
 mod parse;
 mod program;
 mod sm90;
+pub mod tensor_map;
 mod text;
 mod timing;
 mod writes;

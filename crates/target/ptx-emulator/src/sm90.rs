@@ -47,6 +47,17 @@ impl Wgmma {
     }
 }
 
+/// `cp.async.bulk.tensor`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TensorCopy {
+    pub map: Addr,
+    pub coordinates: Vec<R>,
+    pub shared: Addr,
+    /// Where bytes are counted that come to shared memory, and the ranks that get them, as of bulk copies.
+    pub barrier: Addr,
+    pub ranks: R,
+}
+
 /// `mbarrier.arrive` and its like.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MbarrierArrive {
@@ -102,6 +113,8 @@ pub(crate) enum Sm90 {
     ClusterWait(bool, bool),
     /// To global memory: where to, where from, bytes.
     BulkStore(Addr, Addr, R),
+    TensorLoad(TensorCopy),
+    TensorStore(TensorCopy),
     BulkCommit,
     /// All but so many of the newest groups; whether only what they read.
     BulkWait(u32, bool),

@@ -5,7 +5,7 @@ use crate::counters::Class;
 use crate::error::{PtxError, text, unsupported};
 use crate::parse::ast::*;
 use crate::program::*;
-use crate::sm90::Sm90;
+use crate::sm90::{Sm90, TensorCopy};
 
 /// How a copy to shared memory says that it is there.
 pub(super) const COUNTED: &str = "mbarrier::complete_tx::bytes";
@@ -34,23 +34,19 @@ impl Builder<'_> {
             return Ok(());
         }
         if m.take("prefetch") {
-            m.take("L2");
-            m.take("global");
-            self.count(o, &[2])?;
-            self.addr(&o[0])?;
-            self.src(&o[1], Ty::U32)?;
-            self.emit(Op::Nop, Class::Async);
-            return Ok(());
+            return self.bulk_prefetch(m, o);
         }
         // In the order of the text: where to, where from.
+        if m.take("tensor") {
+            return self.tensor(m, o);
+        }
         let (to, from) = (m.first(side), m.first(side));
         match (to, from) {
             (Some("shared::cluster" | "shared::cta"), Some("global")) => {
                 if !m.take(COUNTED) {
                     return text(m.line(), format!("'{}' lacks .{COUNTED}", m.all()));
                 }
-                let many = m.take("multicast::cluster");
-                self.count(o, if many { &[5] } else { &[4] })?;
+                let (many, o) = self.extras(m, o, 4)?;
                 let to = self.shared_addr(&o[0])?;
                 let (from, _) = self.addr(&o[1])?;
                 let size = self.src(&o[2], Ty::U32)?;
@@ -70,7 +66,7 @@ impl Builder<'_> {
                 self.sm90(Sm90::BulkPut(to, from, size, barrier), Class::Async);
             }
             (Some("global"), Some("shared::cta")) if m.take("bulk_group") => {
-                self.count(o, &[3])?;
+                let (_, o) = self.extras(m, o, 3)?;
                 let (to, _) = self.addr(&o[0])?;
                 let from = self.shared_addr(&o[1])?;
                 let size = self.src(&o[2], Ty::U32)?;
@@ -79,5 +75,119 @@ impl Builder<'_> {
             _ => return unsupported(m.line(), format!("'{}'", m.all())),
         }
         Ok(())
+    }
+
+    /// Takes `.multicast::cluster` and `.L2::cache_hint`, each with an operand behind the `n` others; the
+    /// hint changes no result.
+    fn extras<'o>(
+        &mut self,
+        m: &mut Mods<'_>,
+        o: &'o [Operand],
+        n: usize,
+    ) -> Result<(bool, &'o [Operand]), PtxError> {
+        let many = m.take("multicast::cluster");
+        let hint = m.take("L2::cache_hint");
+        let want = n + usize::from(many);
+        self.count(o, &[want + usize::from(hint)])?;
+        if hint {
+            self.src(&o[want], Ty::B64)?;
+        }
+        Ok((many, &o[..want]))
+    }
+
+    fn bulk_prefetch(&mut self, m: &mut Mods<'_>, o: &[Operand]) -> Result<(), PtxError> {
+        if m.take("tensor") {
+            m.first(rank);
+            self.count(o, &[1])?;
+            self.tensor_place(&o[0], None)?;
+        } else {
+            self.count(o, &[2])?;
+            self.addr(&o[0])?;
+            self.src(&o[1], Ty::U32)?;
+        }
+        m.take("L2");
+        m.take("global");
+        m.take("tile");
+        self.emit(Op::Nop, Class::Async);
+        Ok(())
+    }
+
+    /// `cp.async.bulk.tensor`.
+    fn tensor(&mut self, m: &mut Mods<'_>, o: &[Operand]) -> Result<(), PtxError> {
+        let Some(dims) = m.first(rank) else {
+            return text(m.line(), format!("'{}' lacks a dimension", m.all()));
+        };
+        let (to, from) = (m.first(side), m.first(side));
+        m.take("tile");
+        match (to, from) {
+            (Some("shared::cluster" | "shared::cta"), Some("global")) if m.take(COUNTED) => {
+                let (many, o) = self.extras(m, o, 3)?;
+                let shared = self.shared_addr(&o[0])?;
+                let (map, coordinates) = self.tensor_place(&o[1], Some(dims))?;
+                let barrier = self.shared_addr(&o[2])?;
+                let ranks = match many {
+                    true => self.src(&o[3], Ty::U16)?,
+                    false => SINK,
+                };
+                let copy = TensorCopy {
+                    map,
+                    coordinates,
+                    shared,
+                    barrier,
+                    ranks,
+                };
+                self.sm90(Sm90::TensorLoad(copy), Class::Async);
+            }
+            (Some("global"), Some("shared::cta")) if m.take("bulk_group") => {
+                let (_, o) = self.extras(m, o, 2)?;
+                let (map, coordinates) = self.tensor_place(&o[0], Some(dims))?;
+                let shared = self.shared_addr(&o[1])?;
+                let copy = TensorCopy {
+                    map,
+                    coordinates,
+                    shared,
+                    barrier: shared,
+                    ranks: SINK,
+                };
+                self.sm90(Sm90::TensorStore(copy), Class::Async);
+            }
+            _ => return unsupported(m.line(), format!("'{}'", m.all())),
+        }
+        Ok(())
+    }
+
+    /// The address of a map, and coordinates of which there are `dims`.
+    fn tensor_place(
+        &mut self,
+        o: &Operand,
+        dims: Option<usize>,
+    ) -> Result<(Addr, Vec<R>), PtxError> {
+        let Operand::Tensor(base, offset, at) = o else {
+            return text(
+                self.line,
+                "a tensor map and coordinates in brackets are wanted",
+            );
+        };
+        if dims.is_some_and(|n| n != at.len()) {
+            return text(
+                self.line,
+                format!("{} coordinates are not what this takes", at.len()),
+            );
+        }
+        let (map, _) = self.addr(&Operand::Mem(Some(base.clone()), *offset))?;
+        let at = at.iter().map(|x| self.src(x, Ty::S32));
+        Ok((map, at.collect::<Result<Vec<R>, PtxError>>()?))
+    }
+}
+
+/// The number of dimensions.
+fn rank(part: &str) -> Option<usize> {
+    match part {
+        "1d" => Some(1),
+        "2d" => Some(2),
+        "3d" => Some(3),
+        "4d" => Some(4),
+        "5d" => Some(5),
+        _ => None,
     }
 }

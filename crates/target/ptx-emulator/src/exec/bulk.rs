@@ -1,6 +1,7 @@
 //! Bulk copies: bytes that arrive at a later step, in an order of the seed's.
 
 use super::Ctx;
+use super::cvt::tf32;
 use super::proxy::Agent;
 use crate::checks::Kind;
 use crate::clocks::LaneSync;
@@ -9,9 +10,32 @@ use crate::machine::later::{Later, Piece, Step};
 use crate::machine::warp::Copy;
 use crate::memory::shadow::Actor;
 use crate::program::*;
+use crate::tensor_map::Convert;
 
 /// The bits of an address that say where in a CTA's shared memory.
 const INSIDE: u64 = (1 << 24) - 1;
+
+/// What comes to shared memory: bytes that count, and what becomes of its elements.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source {
+    pub bytes: u32,
+    pub convert: Convert,
+}
+
+/// An element on its way; the rounding is to nearest, ties to even.
+fn converted(v: u32, c: Convert) -> u32 {
+    let Convert::Float(round, flush) = c else {
+        return v;
+    };
+    let v = match flush && v & 0x7f80_0000 == 0 {
+        true => v & 0x8000_0000,
+        false => v,
+    };
+    match round {
+        true => tf32(f64::from(f32::from_bits(v)), Rnd::Near),
+        false => v,
+    }
+}
 
 impl Ctx<'_> {
     /// What was begun earlier ends now.
@@ -29,9 +53,10 @@ impl Ctx<'_> {
             Step::Load {
                 pieces,
                 bytes,
+                convert,
                 barrier,
                 phase,
-            } => self.land_load(&l, pieces, (*bytes, *barrier, *phase)),
+            } => self.land_load(&l, pieces, *convert, (*bytes, *barrier, *phase)),
             Step::Put {
                 to,
                 data,
@@ -44,9 +69,15 @@ impl Ctx<'_> {
         (self.pc, self.line) = (pc, line);
     }
 
-    fn land_load(&mut self, l: &Later, pieces: &[Piece], (bytes, barrier, phase): (u32, u32, u32)) {
+    fn land_load(
+        &mut self,
+        l: &Later,
+        pieces: &[Piece],
+        convert: Convert,
+        (bytes, barrier, phase): (u32, u32, u32),
+    ) {
         for p in pieces {
-            self.bring(p);
+            self.bring(p, convert);
             self.flies(words(p), false);
         }
         if let Some(agent) = self.counts(l, (bytes, barrier, phase)) {
@@ -99,7 +130,7 @@ impl Ctx<'_> {
     }
 
     /// Bytes from global to shared memory.
-    fn bring(&mut self, p: &Piece) {
+    fn bring(&mut self, p: &Piece, convert: Convert) {
         let mem = self.mem;
         for (k, at) in chunks(p) {
             let (v, set) = match p.global {
@@ -107,7 +138,8 @@ impl Ctx<'_> {
                 Some((id, offset)) => {
                     let m = &mem.allocations[id];
                     let o = offset + u64::from(k);
-                    (m.load(o, at.1)[0], m.was_written(o, at.1))
+                    let v = m.load(o, at.1)[0];
+                    (converted(v, convert), m.was_written(o, at.1))
                 }
             };
             let (w, shift) = ((at.0 / 4) as usize, at.0 % 4 * 8);
@@ -188,7 +220,11 @@ impl Ctx<'_> {
             for to in self.targets(l, ranks, d) {
                 self.placed(to, |c, d| {
                     if let Some(p) = c.bulk_piece(l, d, s, n, "an asynchronous read") {
-                        c.begin_load(l, vec![p], n, bar & INSIDE);
+                        let source = Source {
+                            bytes: n,
+                            convert: Convert::Nothing,
+                        };
+                        c.begin_load(l, vec![p], source, bar & INSIDE);
                     }
                 });
             }
@@ -236,7 +272,13 @@ impl Ctx<'_> {
     }
 
     /// A copy to shared memory begins: what it will write is in flight from here on.
-    pub(crate) fn begin_load(&mut self, lane: u32, pieces: Vec<Piece>, bytes: u32, barrier: u64) {
+    pub(crate) fn begin_load(
+        &mut self,
+        lane: u32,
+        pieces: Vec<Piece>,
+        source: Source,
+        barrier: u64,
+    ) {
         let Some(agent) = self.counted_by(lane, barrier) else {
             return;
         };
@@ -250,7 +292,8 @@ impl Ctx<'_> {
         self.cta.any_flying += 1;
         let step = Step::Load {
             pieces,
-            bytes,
+            bytes: source.bytes,
+            convert: source.convert,
             barrier: barrier as u32,
             phase: agent.clock,
         };
@@ -381,10 +424,7 @@ impl Ctx<'_> {
     /// Notes what a copy reads or writes in global memory.
     fn global_pieces(&mut self, lane: u32, agent: &Agent, pieces: &[Piece], write: bool) {
         let mem = self.mem;
-        for p in pieces {
-            let Some((id, offset)) = p.global else {
-                continue;
-            };
+        for (id, offset, bytes) in runs(pieces) {
             let m = &mem.allocations[id];
             if write && m.kind == crate::memory::Kind::Const {
                 self.report(Kind::ReadOnly, lane, None, || {
@@ -392,22 +432,19 @@ impl Ctx<'_> {
                 });
                 continue;
             }
-            let written = || match offset.is_multiple_of(4) && p.bytes.is_multiple_of(4) {
-                true => m.was_written(offset, p.bytes),
-                false => (0..u64::from(p.bytes)).all(|k| m.was_written(offset + k, 1)),
+            let written = || match offset.is_multiple_of(4) && bytes.is_multiple_of(4) {
+                true => m.was_written(offset, bytes),
+                false => (0..u64::from(bytes)).all(|k| m.was_written(offset + k, 1)),
             };
+            let at = m.base + offset;
             if !write && self.world.checks.uninitialised && !written() {
                 self.report(Kind::UninitialisedMemory, lane, None, || {
-                    format!(
-                        "some of {} bytes at {:#x} were never written",
-                        p.bytes,
-                        m.base + offset
-                    )
+                    format!("some of {bytes} bytes at {at:#x} were never written")
                 });
             }
-            self.count_bulk(m.base + offset, p.bytes);
+            self.count_bulk(at, bytes);
             if self.world.checks.races {
-                self.global_touches(lane, agent, p, (id, offset), write);
+                self.global_touches(lane, agent, (id, offset, bytes), write);
             }
         }
     }
@@ -416,14 +453,14 @@ impl Ctx<'_> {
         &mut self,
         lane: u32,
         agent: &Agent,
-        p: &Piece,
-        (id, offset): (usize, u64),
+        (id, offset, bytes): (usize, u64, u32),
         write: bool,
     ) {
         let knows: &LaneSync = &agent.knows[0];
         let whole = Piece {
+            global: None,
             shared: (offset % 4) as u32,
-            ..*p
+            bytes,
         };
         for w in words(&whole) {
             let word = offset / 4 + w as u64;
@@ -446,6 +483,21 @@ impl Ctx<'_> {
             }
         }
     }
+}
+
+/// Bytes in a row of global memory: allocation, offset and how many.
+fn runs(pieces: &[Piece]) -> Vec<(usize, u64, u32)> {
+    let mut out: Vec<(usize, u64, u32)> = Vec::new();
+    for p in pieces {
+        let Some((id, offset)) = p.global else {
+            continue;
+        };
+        match out.last_mut() {
+            Some(r) if r.0 == id && r.1 + u64::from(r.2) == offset => r.2 += p.bytes,
+            _ => out.push((id, offset, p.bytes)),
+        }
+    }
+    out
 }
 
 /// Words of shared memory that a piece touches.

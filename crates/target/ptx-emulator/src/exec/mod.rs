@@ -22,6 +22,7 @@ mod proxy;
 mod registers;
 pub(crate) mod round;
 mod simd;
+mod tensor;
 mod warp;
 mod wgmma;
 

@@ -59,6 +59,8 @@ impl Ctx<'_> {
             Sm90::ClusterArrive(_, release) => self.cluster_arrive(*release, act),
             Sm90::ClusterWait(_, acquire) => return self.cluster_wait(*acquire, act, mask),
             Sm90::BulkStore(d, s, n) => self.bulk_store(d, s, *n, act),
+            Sm90::TensorLoad(t) => self.tensor_load(t, act),
+            Sm90::TensorStore(t) => self.tensor_store(t, act),
             Sm90::BulkCommit => {
                 for l in lanes(act) {
                     self.w.bulk[l as usize].committed += 1;

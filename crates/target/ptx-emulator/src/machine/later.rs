@@ -1,6 +1,7 @@
 //! What asynchronous copies do at a later step.
 
 use crate::clocks::LaneSync;
+use crate::tensor_map::Convert;
 
 /// Bytes in a row: where in global memory, none for zeros, and where in shared memory.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +17,8 @@ pub(crate) enum Step {
     Load {
         pieces: Vec<Piece>,
         bytes: u32,
+        /// What becomes of its elements.
+        convert: Convert,
         barrier: u32,
         /// The barrier's phase when it began.
         phase: u32,

@@ -168,6 +168,8 @@ pub enum Operand {
     Not(String),
     /// `[base + offset]`; without a base the offset is the address.
     Mem(Option<String>, i64),
+    /// `[base + offset, {a, b}]`.
+    Tensor(String, i64, Vec<Operand>),
     /// `{a, b}`.
     Vector(Vec<Operand>),
     /// `p|q`.

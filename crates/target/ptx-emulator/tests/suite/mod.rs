@@ -23,6 +23,7 @@ mod pipeline;
 mod ptxas;
 mod round;
 mod speed;
+mod tensor;
 mod timing;
 mod warps;
 mod wgmma;

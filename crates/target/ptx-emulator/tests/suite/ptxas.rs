@@ -1,6 +1,6 @@
 //! The fixtures are real PTX: NVIDIA's assembler takes them.
 
-use crate::suite::{arithmetic, convert, floats, matrix, pipeline, wgmma};
+use crate::suite::{arithmetic, convert, floats, matrix, pipeline, tensor, wgmma};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -34,6 +34,7 @@ fn sources() -> Vec<(String, String)> {
     .map(|(n, s)| (n.to_string(), s.to_string()))
     .into();
     all.push(("wgmma".into(), wgmma::fixtures()));
+    all.push(("tensor".into(), tensor::fixtures()));
     all.push(("pipeline".into(), pipeline::fixtures()));
     // Kernels of one module, under one head.
     let mut joined = |name: &str, kernels: Vec<String>| {
