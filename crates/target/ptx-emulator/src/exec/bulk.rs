@@ -11,6 +11,7 @@ use crate::machine::warp::Copy;
 use crate::memory::shadow::Actor;
 use crate::program::*;
 use crate::tensor_map::Convert;
+use crate::timing::trace::Touch;
 
 /// The bits of an address that say where in a CTA's shared memory.
 const INSIDE: u64 = (1 << 24) - 1;
@@ -254,6 +255,10 @@ impl Ctx<'_> {
     pub(crate) fn counted_by(&mut self, lane: u32, barrier: u64) -> Option<Agent> {
         let b = self.mbarrier(lane, barrier)?;
         let (id, clock) = (b.agents[0], b.phase);
+        self.counts_at(Touch::Comes {
+            barrier: barrier as u32,
+            phase: clock,
+        });
         Some(Agent {
             id,
             clock,

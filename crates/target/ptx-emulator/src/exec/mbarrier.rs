@@ -10,6 +10,7 @@ use crate::machine::mbarrier::{MOST, Mbarrier};
 use crate::memory::SHARED_WINDOW;
 use crate::program::*;
 use crate::sm90::MbarrierArrive;
+use crate::timing::trace::Touch;
 
 /// How a barrier's own operations access it.
 const STRONG: How = How {
@@ -128,6 +129,13 @@ impl Ctx<'_> {
         };
         let phase = u64::from(b.phase);
         b.tx += i64::from(tx);
+        self.counts_at(Touch::Comes {
+            barrier: a as u32,
+            phase: phase as u32,
+        });
+        let Some(b) = self.cta.mbarriers.get_mut(&(a as u32)) else {
+            return 0;
+        };
         if m.drops {
             b.expected = b.expected.saturating_sub(n);
         }
@@ -185,7 +193,16 @@ impl Ctx<'_> {
                     crate::clocks::join(&mut self.w.sync[l as usize].vc, &done);
                 }
             }
+            if complete {
+                self.counts_at(Touch::Waited {
+                    barrier: a as u32,
+                    phase: phase.wrapping_sub(1),
+                });
+            }
             self.polled(shared_key(self.cta.owner, a / 4), phase);
+        }
+        if let (Some(t), true) = (&mut self.w.trace, yes != act) {
+            t.failed();
         }
         self.w.putp(p, act, yes);
     }
@@ -201,6 +218,11 @@ impl Ctx<'_> {
             if !noinc {
                 b.pending += 1;
             }
+            let phase = b.phase;
+            self.counts_at(Touch::Comes {
+                barrier: a as u32,
+                phase,
+            });
             let step = Step::Arrive {
                 upto: self.w.copied,
                 barrier: a as u32,
@@ -209,6 +231,14 @@ impl Ctx<'_> {
         }
         self.cta.clock += 1;
         self.effect();
+    }
+
+    /// Keeps what an instruction does at a barrier of the own CTA, once for all lanes.
+    pub(crate) fn counts_at(&mut self, touch: Touch) {
+        let own = self.cta.owner == self.cta.index;
+        if let (Some(t), true) = (&mut self.w.trace, own) {
+            t.touch_once(touch);
+        }
     }
 
     /// Something that a lane began ends at a later step.

@@ -25,6 +25,7 @@ mod round;
 mod speed;
 mod tensor;
 mod timing;
+mod timing_async;
 mod warps;
 mod wgmma;
 mod wgmma_faults;

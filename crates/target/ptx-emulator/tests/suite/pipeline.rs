@@ -48,7 +48,7 @@ pub const ALL: [Pipeline; 4] = [
     },
 ];
 
-const STEPS: usize = 6;
+pub const STEPS: usize = 6;
 
 impl Pipeline {
     pub fn source(&self) -> String {
@@ -116,7 +116,8 @@ impl Pipeline {
         (image(&a, false), image(&b, self.by_n), c)
     }
 
-    fn run(&self, source: &str, seed: u64) -> (Outcome, Vec<u32>, Vec<i64>) {
+    /// A machine with the kernel and its data, the launch, where the product goes, and what it is.
+    pub fn ready(&self, source: &str, seed: u64) -> (Bench, Launch, u64, Vec<i64>) {
         let (a, b, want) = self.data();
         let mut bench = Bench::new(&format!("{HEAD_90A}{source}"));
         let (pa, pb) = (bench.bytes(&a), bench.bytes(&b));
@@ -133,6 +134,11 @@ impl Pipeline {
                 .u64(db)
                 .u32(STEPS as u32)
         };
+        (bench, l, pc, want)
+    }
+
+    fn run(&self, source: &str, seed: u64) -> (Outcome, Vec<u32>, Vec<i64>) {
+        let (mut bench, l, pc, want) = self.ready(source, seed);
         let o = bench.run(&l);
         (o, bench.read(pc, 64 * 64), want)
     }
