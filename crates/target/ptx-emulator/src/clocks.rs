@@ -98,6 +98,15 @@ impl Vc {
         self.set(proxied_warp_key(warp), clock);
     }
 
+    /// A proxy fence: so are the copies of `cp.async` that are known of.
+    pub fn proxied_copies(&mut self) {
+        let own = |e: &&(u64, u32)| (u64::from(AGENTS)..1 << 32).contains(&e.0) && e.0 & 1 == 1;
+        let all: Vec<(u64, u32)> = self.0.iter().filter(own).copied().collect();
+        for (agent, clock) in all {
+            self.set_proxied_thread(agent as u32, clock);
+        }
+    }
+
     /// Whether a proxy fence behind the write `s` is known.
     pub fn proxied(&self, s: Stamp, warp: u32) -> bool {
         let c = s.clock();

@@ -25,8 +25,9 @@
 //! once, nearer than any device; `mma` and `wgmma` add their products one by one in f32, in the order of
 //! k. `wgmma` reads its factors when the last warp of its warpgroup comes to it. Clocks count the warp's
 //! instructions. A group of lanes that only re-reads the same words is parked until one of them is
-//! written. Clusters, textures, `mbarrier`, bulk copies, calls through registers and recursion are
-//! refused by line.
+//! written. Bulk copies end at a step that the seed chooses. The scope of a cluster reaches as far as that
+//! of the device. Tensor maps are those of [`tensor_map`]. Textures, im2col, calls through registers and
+//! recursion are refused by line.
 //!
 //! # Cost
 //!
@@ -60,6 +61,7 @@ mod memory;
 mod parse;
 mod program;
 mod sm90;
+pub mod tensor_map;
 mod text;
 mod timing;
 mod writes;

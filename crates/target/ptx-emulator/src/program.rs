@@ -541,12 +541,16 @@ pub(crate) struct Kernel {
     pub local_bytes: u32,
     pub reqntid: Option<[u32; 3]>,
     pub maxntid: Option<[u32; 3]>,
+    /// CTAs of a cluster, where it says.
+    pub cluster: Option<[u32; 3]>,
     /// Whether CTAs may depend on each other, so that they must be interleaved.
     pub communicates: bool,
     /// Whether every thread waits for earlier kernels before it does anything.
     pub waits_first: bool,
     /// Text of the names of registers, for reports: of 32-bit, 64-bit and predicate files.
     pub names: [Vec<String>; 3],
+    /// Registers of a thread at entry, 0 where nothing says.
+    pub registers: u32,
     /// 32-bit registers written, by instruction; empty where no `wgmma` is.
     pub hazards: Vec<Box<[R]>>,
 }
@@ -572,4 +576,10 @@ pub(crate) enum Start {
     DynamicShared,
     TotalShared,
     Zero,
+    ClusterRank,
+    ClusterSize,
+    ClusterId(usize),
+    ClusterCount(usize),
+    ClusterCtaid(usize),
+    ClusterNctaid(usize),
 }

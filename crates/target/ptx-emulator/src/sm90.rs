@@ -1,6 +1,6 @@
 //! Operations of sm_90: products of warpgroups, and what belongs to asynchronous memory.
 
-use crate::program::{MmaTy, R};
+use crate::program::{Access, Addr, MmaTy, R};
 
 /// Where `wgmma` finds A.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,6 +47,31 @@ impl Wgmma {
     }
 }
 
+/// `cp.async.bulk.tensor`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TensorCopy {
+    pub map: Addr,
+    pub coordinates: Vec<R>,
+    pub shared: Addr,
+    /// Where bytes are counted that come to shared memory, and the ranks that get them, as of bulk copies.
+    pub barrier: Addr,
+    pub ranks: R,
+}
+
+/// `mbarrier.arrive` and its like.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct MbarrierArrive {
+    pub addr: Addr,
+    /// A 64-bit register, or nowhere.
+    pub state: R,
+    pub count: R,
+    /// Bytes to expect, or [`crate::program::SINK`].
+    pub tx: R,
+    /// Whether later phases expect as many arrivals less.
+    pub drops: bool,
+    pub release: bool,
+}
+
 /// An operation.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Sm90 {
@@ -57,4 +82,54 @@ pub(crate) enum Sm90 {
     WgmmaWait(u32),
     /// `fence.proxy.async`.
     ProxyFence,
+    /// `fence.mbarrier_init`.
+    InitFence,
+    /// Address and number of arrivals.
+    MbarrierInit(Addr, R),
+    MbarrierInval(Addr),
+    MbarrierArrive(MbarrierArrive),
+    /// Address and bytes.
+    MbarrierExpect(Addr, R),
+    /// Predicate, address, parity or state; whether it is a parity, and acquires.
+    MbarrierWait(R, Addr, R, bool, bool),
+    /// `cp.async.mbarrier.arrive`: the address, and whether `.noinc`.
+    CpArrive(Addr, bool),
+    /// More (true) or fewer registers.
+    SetRegisters(bool, u32),
+    /// To shared memory: where to, where from, bytes, barrier; the ranks that get it, a bit each, or
+    /// [`crate::program::SINK`].
+    BulkLoad(Addr, Addr, R, Addr, R),
+    /// From shared memory to that of another CTA: where to, where from, bytes, barrier.
+    BulkPut(Addr, Addr, R, Addr),
+    /// `st.async`: what a store is, and the barrier.
+    StoreAsync(Access, Addr),
+    /// Whether 64 bits wide, destination, address, rank.
+    Mapa(bool, R, R, R),
+    /// Whether the address is 64 bits wide, destination, address.
+    CtaRank(bool, R, R),
+    /// Whether all lanes of a warp come together; whether it releases.
+    ClusterArrive(bool, bool),
+    /// The same; whether it acquires.
+    ClusterWait(bool, bool),
+    /// To global memory: where to, where from, bytes.
+    BulkStore(Addr, Addr, R),
+    TensorLoad(TensorCopy),
+    TensorStore(TensorCopy),
+    BulkCommit,
+    /// All but so many of the newest groups; whether only what they read.
+    BulkWait(u32, bool),
+}
+
+impl Sm90 {
+    /// Whether sm_80 has it already.
+    pub fn since_sm_80(&self) -> bool {
+        matches!(
+            self,
+            Sm90::MbarrierInit(..)
+                | Sm90::MbarrierInval(_)
+                | Sm90::MbarrierArrive(_)
+                | Sm90::MbarrierWait(..)
+                | Sm90::CpArrive(..)
+        )
+    }
 }

@@ -95,10 +95,7 @@ pub(crate) fn writes(op: &Op, out: &mut Vec<(Width, R)>) {
             BarKind::Vote(d, ..) => out.push((Width::P, *d)),
             BarKind::Sync | BarKind::Arrive => {}
         },
-        Op::Sm90(s) => match &**s {
-            Sm90::Wgmma(w) => out.extend(w.d.iter().map(|r| (Width::W32, *r))),
-            Sm90::WgmmaFence | Sm90::WgmmaCommit | Sm90::WgmmaWait(_) | Sm90::ProxyFence => {}
-        },
+        Op::Sm90(s) => asynchronous(s, out),
         Op::Matrix(_)
         | Op::St(_)
         | Op::Fence(_)
@@ -114,5 +111,19 @@ pub(crate) fn writes(op: &Op, out: &mut Vec<(Width, R)>) {
         | Op::Nanosleep
         | Op::Nop
         | Op::CopyLocal(..) => {}
+    }
+}
+
+/// Those of instructions of sm_90.
+fn asynchronous(op: &Sm90, out: &mut Vec<(Width, R)>) {
+    match op {
+        Sm90::Wgmma(w) => out.extend(w.d.iter().map(|r| (Width::W32, *r))),
+        Sm90::MbarrierArrive(m) => out.push((Width::W64, m.state)),
+        Sm90::MbarrierWait(p, ..) => out.push((Width::P, *p)),
+        Sm90::Mapa(wide, d, ..) => {
+            out.push((if *wide { Width::W64 } else { Width::W32 }, *d));
+        }
+        Sm90::CtaRank(_, d, _) => out.push((Width::W32, *d)),
+        _ => {}
     }
 }

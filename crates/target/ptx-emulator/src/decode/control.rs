@@ -66,9 +66,7 @@ impl Builder<'_> {
                 self.emit(Op::Nanosleep, Class::Control);
             }
             "call" => self.call(m, o)?,
-            "mapa" | "getctarank" | "clusterlaunchcontrol" => {
-                return unsupported(m.line(), format!("clusters of CTAs ('{}')", m.all()));
-            }
+            "mapa" | "getctarank" => self.mapa(m, o)?,
             "griddepcontrol" => {
                 let waits = m.has("wait");
                 m.take("wait");
@@ -79,8 +77,7 @@ impl Builder<'_> {
                 self.emit(Op::Nop, Class::Control);
             }
             "setmaxnreg" => {
-                while m.first(|_| Some(())).is_some() {}
-                self.emit(Op::Nop, Class::Control);
+                self.set_registers(m, o)?;
             }
             _ => return Ok(false),
         }

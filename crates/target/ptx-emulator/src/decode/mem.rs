@@ -10,6 +10,7 @@ impl Builder<'_> {
     pub(crate) fn memory(&mut self, m: &mut Mods<'_>, o: &[Operand]) -> Result<bool, PtxError> {
         match m.op() {
             "ld" | "ldu" => self.access(m, o, true)?,
+            "st" if m.has("async") => self.store_async(m, o)?,
             "st" => self.access(m, o, false)?,
             "atom" | "red" => self.atom(m, o)?,
             "cp" => self.cp(m, o)?,
@@ -201,6 +202,9 @@ impl Builder<'_> {
         if !m.take("async") {
             return unsupported(m.line(), format!("'{}'", m.all()));
         }
+        if m.has("bulk") {
+            return self.bulk(m, o);
+        }
         if m.take("commit_group") {
             self.count(o, &[0])?;
             self.emit(Op::CpCommit, Class::Async);
@@ -218,6 +222,9 @@ impl Builder<'_> {
             };
             self.emit(Op::CpWait(n.min(1 << 20) as u32), Class::Async);
             return Ok(());
+        }
+        if m.take("mbarrier") {
+            return self.cp_arrive(m, o);
         }
         let kind = m.one_of(&["ca", "cg"]);
         let to = m.first(space);

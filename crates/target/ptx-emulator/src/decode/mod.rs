@@ -1,10 +1,13 @@
 //! Names to numbers: from a module as written to the instructions of one kernel.
 
 mod alu;
+mod bulk;
+mod cluster;
 mod control;
 mod float;
 mod flow;
 mod matrix;
+mod mbarrier;
 mod mem;
 mod mods;
 mod moves;
@@ -80,6 +83,19 @@ pub(crate) struct Builder<'a> {
     approx: bool,
 }
 
+/// Registers of a thread at entry: what is asked for, or what the threads leave of an SM's 65,536.
+fn entry_registers(f: &Function) -> u32 {
+    let threads = f.maxntid.or(f.reqntid).map(|t| {
+        let all = t.iter().fold(1u32, |p, v| p.saturating_mul(*v));
+        all.clamp(1, 1024).next_multiple_of(128)
+    });
+    match (f.maxnreg, threads) {
+        (Some(n), _) => n.next_multiple_of(8).min(256),
+        (None, Some(t)) => ((65_536 / t / f.minctas.unwrap_or(1).max(1)) / 8 * 8).min(256),
+        _ => 0,
+    }
+}
+
 /// A kernel without code.
 fn blank(name: &str, f: &Function) -> Kernel {
     Kernel {
@@ -100,9 +116,11 @@ fn blank(name: &str, f: &Function) -> Kernel {
         local_bytes: 0,
         reqntid: f.reqntid,
         maxntid: f.maxntid,
+        cluster: f.cluster,
         communicates: false,
         waits_first: false,
         names: Default::default(),
+        registers: entry_registers(f),
         hazards: Vec::new(),
     }
 }
@@ -153,6 +171,9 @@ pub(crate) fn decode(
     }
     for v in ast.vars.iter().filter(|v| v.space == Space::Shared) {
         b.variable(v)?;
+    }
+    if f.cluster.is_some() {
+        b.needs_sm_90(".reqnctapercluster")?;
     }
     b.scopes.push(HashMap::new());
     for p in &f.params {
@@ -452,7 +473,20 @@ impl Builder<'_> {
         if !done {
             return unsupported(i.line, format!("instruction '{}'", i.opcode.join(".")));
         }
+        if let Some(Op::Sm90(op)) = self.k.code.last().map(|i| &i.op)
+            && !op.since_sm_80()
+        {
+            self.needs_sm_90(&i.opcode.join("."))?;
+        }
         m.all_used()
+    }
+
+    fn needs_sm_90(&self, what: &str) -> Result<(), PtxError> {
+        let digits = self.ast.target.chars().filter(char::is_ascii_digit);
+        match digits.collect::<String>().parse() {
+            Ok(0..90u32) => text(self.line, format!("'{what}' needs .target sm_90 or later")),
+            _ => Ok(()),
+        }
     }
 
     fn no_recursion(&self) -> Result<(), PtxError> {

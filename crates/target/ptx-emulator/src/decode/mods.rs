@@ -98,7 +98,8 @@ impl<'a> Mods<'a> {
             Some("cta") => Some(Scope::Cta),
             Some("gpu") => Some(Scope::Gpu),
             Some("sys") => Some(Scope::Sys),
-            Some(_) => return unsupported(self.line(), "clusters of CTAs (.cluster scope)"),
+            // All of the device stands for a cluster: a scope that is too narrow for CTAs of others is not found.
+            Some(_) => Some(Scope::Gpu),
             None => None,
         })
     }

@@ -1,6 +1,6 @@
 //! Moves, comparisons, selections and conversions.
 
-use super::{Builder, Sym, float::format, mods::Mods, operand::width};
+use super::{Builder, float::format, mods::Mods, operand::width};
 use crate::counters::Class;
 use crate::error::{PtxError, text, unsupported};
 use crate::parse::ast::*;
@@ -106,12 +106,6 @@ impl Builder<'_> {
                     Op::Pred(Logic::And, d, a, negated, CONST, false),
                     Class::Move,
                 );
-            }
-            (d, Operand::Name(n) | Operand::Offset(n, _))
-                if matches!(self.find(n), Some(Sym::Param(..))) =>
-            {
-                let _ = d;
-                return unsupported(m.line(), format!("the address of parameter '{n}'"));
             }
             (d, Operand::Name(n)) if self.ast.functions.iter().any(|f| f.name == *n) => {
                 let _ = d;
@@ -312,7 +306,7 @@ fn part(ty: Ty, n: usize, line: u32) -> Result<Ty, PtxError> {
 pub(crate) fn space(name: &str) -> Option<Space> {
     Some(match name {
         "global" => Space::Global,
-        "shared" | "shared::cta" => Space::Shared,
+        "shared" | "shared::cta" | "shared::cluster" => Space::Shared,
         "local" => Space::Local,
         "const" => Space::Const,
         "param" | "param::entry" | "param::func" => Space::Param,

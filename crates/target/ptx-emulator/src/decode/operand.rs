@@ -1,7 +1,7 @@
 //! Operands to rows of register files.
 
 use super::{Builder, Sym};
-use crate::error::{PtxError, text, unsupported};
+use crate::error::{PtxError, text};
 use crate::parse::ast::*;
 use crate::program::*;
 
@@ -74,6 +74,12 @@ impl Builder<'_> {
             ("%ctaid", Some(a)) => Start::Ctaid(a),
             ("%nctaid", Some(a)) => Start::Nctaid(a),
             ("%tid" | "%ntid" | "%ctaid" | "%nctaid", None) if part == "w" => Start::Zero,
+            ("%cluster_ctarank", _) => Start::ClusterRank,
+            ("%cluster_nctarank", _) => Start::ClusterSize,
+            ("%clusterid", Some(a)) => Start::ClusterId(a),
+            ("%nclusterid", Some(a)) => Start::ClusterCount(a),
+            ("%cluster_ctaid", Some(a)) => Start::ClusterCtaid(a),
+            ("%cluster_nctaid", Some(a)) => Start::ClusterNctaid(a),
             ("%laneid", _) => Start::Lane,
             ("%warpid", _) => Start::Warp,
             ("%nwarpid", _) => Start::Nwarp,
@@ -106,9 +112,6 @@ impl Builder<'_> {
                 self.emit(Op::ReadSpecial(s, row), crate::counters::Class::Move);
                 self.pending_reads = reads;
                 return Ok(Some((width(ty), row)));
-            }
-            _ if stem.contains("cluster") => {
-                return unsupported(self.line, format!("clusters of CTAs ('{name}')"));
             }
             _ => return Ok(None),
         };

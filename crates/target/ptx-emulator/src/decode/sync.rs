@@ -57,7 +57,7 @@ impl Builder<'_> {
                 let d = self.dst(&o[0], Ty::B32)?;
                 self.emit(Op::ActiveMask(d), Class::Warp);
             }
-            "mbarrier" => return unsupported(m.line(), "mbarrier objects"),
+            "mbarrier" => self.mbarrier(m, o)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -88,8 +88,8 @@ impl Builder<'_> {
             self.warp(Gather::Sync, mask);
             return Ok(());
         }
-        if m.has("cluster") {
-            return unsupported(m.line(), "clusters of CTAs (barrier.cluster)");
+        if m.take("cluster") {
+            return self.cluster_barrier(m, o);
         }
         m.take("cta");
         // `bar` is `barrier` with .aligned.
@@ -149,8 +149,11 @@ impl Builder<'_> {
             self.sm90(Sm90::ProxyFence, Class::Fence);
             return Ok(());
         }
-        if m.has("mbarrier_init") {
-            return unsupported(m.line(), format!("'{}'", m.all()));
+        if m.take("mbarrier_init") {
+            m.take("release");
+            m.take("cluster");
+            self.sm90(Sm90::InitFence, Class::Fence);
+            return Ok(());
         }
         let scope = if m.op() == "membar" {
             match m.one_of(&["cta", "gl", "sys"]) {

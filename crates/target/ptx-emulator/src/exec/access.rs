@@ -109,6 +109,32 @@ impl Ctx<'_> {
         false
     }
 
+    /// Whether bytes of any number and place lie inside shared memory.
+    pub(crate) fn shared_range(&mut self, lane: u32, address: u64, bytes: u32, what: &str) -> bool {
+        let inside = address.saturating_add(u64::from(bytes)) <= u64::from(self.world.shared_bytes);
+        if !inside {
+            self.shared_outside(lane, address, bytes, what);
+        }
+        inside
+    }
+
+    /// The allocation and offset of bytes of any number and place in global memory.
+    pub(crate) fn global_range(
+        &mut self,
+        lane: u32,
+        address: u64,
+        bytes: u32,
+        what: &str,
+    ) -> Option<(usize, u64)> {
+        match self.mem.resolve(address, u64::from(bytes)) {
+            Ok(found) => Some(found),
+            Err(bad) => {
+                self.outside(lane, address, bytes, bad, what);
+                None
+            }
+        }
+    }
+
     #[cold]
     fn shared_outside(&mut self, lane: u32, address: u64, bytes: u32, what: &str) {
         let size = self.world.shared_bytes;
@@ -259,7 +285,7 @@ impl Ctx<'_> {
             let word = offset / 4 + k;
             let key = match place {
                 Some((id, _)) => self.mem.allocations[id].base / 4 + word,
-                None => shared_key(self.cta.index, word),
+                None => shared_key(self.cta.owner, word),
             };
             self.world.wake(key);
         }

@@ -117,7 +117,9 @@ impl Ctx<'_> {
             let li = l as usize;
             let of = (a, at[li], x[li], y[li]);
             let old = match shared >> l & 1 {
-                1 => self.shared_atomic(l, of, how),
+                1 => self.placed(at[li], |c, at| {
+                    c.shared_atomic(l, (a, at, x[li], y[li]), how)
+                }),
                 _ => self.global_atomic(l, of, how),
             };
             out[li] = old.unwrap_or(0);
@@ -169,7 +171,7 @@ impl Ctx<'_> {
             self.cta.shared_written[w + k] |= mask;
         }
         self.judge(l, None, at, a, how, old != new);
-        self.polled(shared_key(self.cta.index, at / 4), old as u32);
+        self.polled(shared_key(self.cta.owner, at / 4), old as u32);
         Some(old)
     }
 

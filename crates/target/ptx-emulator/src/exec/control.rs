@@ -3,6 +3,7 @@
 use super::{Ctx, Flow};
 use crate::checks::Kind;
 use crate::machine::cta::BarrierResult;
+use crate::machine::later::{Later, Step};
 use crate::machine::warp::{Divergence, GroupState, NONE};
 use crate::program::*;
 use crate::timing::trace::Touch;
@@ -185,6 +186,8 @@ impl Ctx<'_> {
 
     pub(crate) fn exit(&mut self, act: u32, mask: u32) -> Flow {
         self.cta.look = true;
+        self.bulk_ends(act);
+        self.cluster_exit(act);
         let (cur, rest, next) = (self.w.current, mask & !act, self.pc + 1);
         self.w.fragments[cur].pc = next;
         self.w.exit(act);
@@ -201,7 +204,9 @@ impl Ctx<'_> {
             self.w.current = k;
             self.w.arrive(k);
         }
-        if self.w.alive == 0 {
+        let own = self.w.index;
+        let arrives = |l: &Later| l.warp == own && matches!(l.step, Step::Arrive { .. });
+        if self.w.alive == 0 && !self.cta.later.iter().any(arrives) {
             for c in std::mem::take(&mut self.w.copies) {
                 self.cta.land(&c);
             }

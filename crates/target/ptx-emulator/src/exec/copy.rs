@@ -71,7 +71,9 @@ impl Ctx<'_> {
             }
             self.cta.any_flying += 1;
             let group = self.w.committed[l as usize];
+            self.w.copied += 1;
             self.w.copies.push(Copy {
+                number: self.w.copied,
                 lane: l,
                 to: d as u32,
                 bytes: *size,

@@ -76,7 +76,7 @@ fn to_float(v: f64, c: &Cvt) -> u64 {
 }
 
 /// tf32 keeps ten bits of mantissa, in the place of an f32.
-fn tf32(v: f64, rnd: Rnd) -> u32 {
+pub(super) fn tf32(v: f64, rnd: Rnd) -> u32 {
     if v.is_nan() {
         return NAN32;
     }

@@ -85,7 +85,7 @@ impl Ctx<'_> {
                 if *store {
                     self.wrote(None, a, 16);
                 } else {
-                    self.polled(shared_key(self.cta.index, a / 4), cells[0]);
+                    self.polled(shared_key(self.cta.owner, a / 4), cells[0]);
                 }
             }
             if !*store {

@@ -81,7 +81,9 @@ impl Ctx<'_> {
         self.by_space(a.space, &mut at, act, |c, space, at, act| match space {
             Space::Param => c.param_words(at[0], total, &mut words),
             Space::Local => c.local_read(at, total, act, &mut words),
-            Space::Shared => c.shared_read(at, total, act, how, &mut words),
+            Space::Shared => c.by_rank(at, act, |c, at, act| {
+                c.shared_read(at, total, act, how, &mut words);
+            }),
             _ => c.global_read(at, total, act, how, &mut words),
         });
         for k in 0..a.lanes as usize {
@@ -130,7 +132,7 @@ impl Ctx<'_> {
     }
 
     /// What is stored, as words.
-    fn collect(&self, a: &Access) -> Words {
+    pub(crate) fn collect(&self, a: &Access) -> Words {
         let mut words: Words = [[0; 32]; 4];
         let bits = a.bytes * 8;
         for k in 0..a.lanes as usize {
@@ -170,7 +172,9 @@ impl Ctx<'_> {
         };
         self.by_space(a.space, &mut at, act, |c, space, at, act| match space {
             Space::Local => c.local_write(at, total, act, &words),
-            Space::Shared => c.shared_write(at, total, act, how, &words),
+            Space::Shared => c.by_rank(at, act, |c, at, act| {
+                c.shared_write(at, total, act, how, &words);
+            }),
             _ => c.global_write(at, total, act, how, &words),
         });
         self.effect();
@@ -291,6 +295,23 @@ impl Ctx<'_> {
         }
     }
 
+    /// A bulk copy's bytes in global memory: one request of whole sectors.
+    pub(crate) fn count_bulk(&mut self, at: u64, bytes: u32) {
+        let end = at + u64::from(bytes.max(1)) - 1;
+        let s = (end >> 5) - (at >> 5) + 1;
+        let c = &mut self.world.counts[self.pc as usize];
+        c.global_requests += 1;
+        c.sectors += s;
+        c.lines += (end >> 7) - (at >> 7) + 1;
+        c.global_bytes += u64::from(bytes);
+        if let Some(t) = &mut self.w.trace {
+            t.lines(&[at], u64::from(bytes));
+        }
+        if let Some(p) = &self.world.clock.pace {
+            self.cta.hand.sectors(p, s, false);
+        }
+    }
+
     pub(crate) fn count_global(
         &mut self,
         at: &[u64; 32],
@@ -355,7 +376,7 @@ impl Ctx<'_> {
                 words[0][li] >>= a % 4 * 8;
             }
             self.note(l, None, a, total, how, false);
-            self.polled(shared_key(self.cta.index, a / 4), words[0][li]);
+            self.polled(shared_key(self.cta.owner, a / 4), words[0][li]);
         }
     }
 
@@ -369,9 +390,25 @@ impl Ctx<'_> {
         if (w..w + total.div_ceil(4) as usize).any(|w| self.cta.flying[w] > 0) {
             self.report(Kind::EarlyRead, lane, None, || {
                 format!(
-                    "{total} bytes at {a:#x} of shared memory, which a cp.async still writes; \
-                     nothing waited for it"
+                    "{total} bytes at {a:#x} of shared memory, which an asynchronous copy still \
+                     writes; nothing waited for it"
                 )
+            });
+        }
+    }
+
+    /// Reports ordinary writes to a barrier.
+    #[inline]
+    fn beside_barriers(&mut self, lane: u32, a: u64, total: u32) {
+        if self.cta.mbarriers.is_empty() {
+            return;
+        }
+        let at = a as u32;
+        let hit = self.cta.mbarriers.range(at.saturating_sub(7)..at + total);
+        if let Some((b, _)) = hit.last() {
+            let b = *b;
+            self.report(Kind::Undefined, lane, None, || {
+                format!("a write at shared {a:#x}, where the barrier at shared {b:#x} lies")
             });
         }
     }
@@ -391,6 +428,7 @@ impl Ctx<'_> {
                 continue;
             }
             self.settled(l, a, total);
+            self.beside_barriers(l, a, total);
             let (w, mask) = ((a / 4) as usize, byte_mask(a, total));
             for k in 0..total.div_ceil(4) as usize {
                 self.cta.shared_written[w + k] |= mask;

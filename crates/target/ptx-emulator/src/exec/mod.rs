@@ -4,6 +4,8 @@ mod access;
 pub(crate) use access::byte_mask;
 mod atom;
 mod bits;
+mod bulk;
+mod cluster;
 mod control;
 mod copy;
 mod cvt;
@@ -13,11 +15,14 @@ mod float;
 mod half;
 mod int;
 mod matrix;
+mod mbarrier;
 mod mem;
 mod moves;
 mod proxy;
+mod registers;
 pub(crate) mod round;
 mod simd;
+mod tensor;
 mod warp;
 mod wgmma;
 
@@ -46,6 +51,8 @@ pub(crate) struct Ctx<'a> {
     pub world: &'a mut LaunchState,
     pub cta: &'a mut Core,
     pub w: &'a mut Warp,
+    /// The other CTAs of the cluster.
+    pub peers: Vec<&'a mut Core>,
     pub pc: u32,
     pub line: u32,
 }

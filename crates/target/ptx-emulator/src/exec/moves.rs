@@ -1,7 +1,7 @@
 //! Moves, comparisons and selections.
 
 use super::{Ctx, round::*};
-use crate::memory::{LOCAL_WINDOW, SHARED_WINDOW, WINDOW};
+use crate::memory::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW};
 use crate::parse::ast::{Space, Ty};
 use crate::program::*;
 
@@ -208,6 +208,7 @@ impl Ctx<'_> {
         let base = match s {
             Space::Shared => SHARED_WINDOW,
             Space::Local => LOCAL_WINDOW,
+            Space::Param => PARAM_WINDOW,
             _ => 0,
         };
         if w == Width::W64 {

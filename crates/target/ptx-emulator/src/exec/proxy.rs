@@ -2,7 +2,7 @@
 
 use super::Ctx;
 use crate::checks::Kind;
-use crate::clocks::{LaneSync, Vc};
+use crate::clocks::{AGENTS, LaneSync, Vc};
 use crate::machine::cta::lanes;
 use crate::memory::shadow::Actor;
 use std::sync::Arc;
@@ -22,9 +22,12 @@ impl Ctx<'_> {
         let clock = self.cta.clock + 1;
         let whole = (act == self.w.alive).then_some(self.w.global);
         let first = self.cta.thread(self.w.index, 0);
-        self.learn(act, |vc, l| match whole {
-            Some(warp) => vc.set_proxied_warp(warp, clock),
-            None => vc.set_proxied_thread(first + l, clock),
+        self.learn(act, |vc, l| {
+            vc.proxied_copies();
+            match whole {
+                Some(warp) => vc.set_proxied_warp(warp, clock),
+                None => vc.set_proxied_thread(first + l, clock),
+            }
         });
         self.cta.clock += 1;
         self.effect();
@@ -63,7 +66,7 @@ impl Ctx<'_> {
         }
         if self.world.checks.races {
             for word in w..w + 4 {
-                if !self.async_touch(agent, word, false) {
+                if !self.async_touch(agent, word, 15, false) {
                     self.proxied(agent, word);
                 }
             }
@@ -73,7 +76,13 @@ impl Ctx<'_> {
     }
 
     /// Notes an agent's access to a word and judges it; whether it races.
-    pub(crate) fn async_touch(&mut self, agent: &Agent, word: usize, write: bool) -> bool {
+    pub(crate) fn async_touch(
+        &mut self,
+        agent: &Agent,
+        word: usize,
+        mask: u8,
+        write: bool,
+    ) -> bool {
         let mut found = None;
         for sync in &agent.knows {
             let actor = Actor {
@@ -88,7 +97,7 @@ impl Ctx<'_> {
                 pc: self.pc,
                 strength: 0,
             };
-            let c = self.cta.shadow.touch(word, 15, &actor, write);
+            let c = self.cta.shadow.touch(word, mask, &actor, write);
             found = found.or(c);
         }
         if let Some(c) = found {
@@ -106,7 +115,9 @@ impl Ctx<'_> {
         );
         let Some((stamp, pc)) = self.cta.shadow.writes(word).iter().find_map(|c| {
             let s = c.write;
-            let own = (first..end).contains(&s.thread);
+            // Copies of `cp.async` are ordinary writes too.
+            let copy = s.thread >= AGENTS && s.thread & 1 == 1;
+            let own = copy || (first..end).contains(&s.thread);
             let fenced = |k: &LaneSync| k.vc.proxied(s, (s.thread - 1) / 32);
             (own && !agent.knows.iter().all(fenced)).then_some((s, c.write_pc))
         }) else {

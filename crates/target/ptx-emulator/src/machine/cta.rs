@@ -1,11 +1,14 @@
 //! A CTA: its shared memory, its barriers and its warps.
 
 use crate::clocks::{LaneSync, Messages, Vc, join};
+use crate::machine::later::Later;
+use crate::machine::mbarrier::Mbarrier;
 use crate::machine::times::CtaClock;
 use crate::machine::warp::{Copy, GroupState, Warp};
 use crate::machine::warpgroup::Warpgroup;
 use crate::memory::shadow::Shadow;
 use crate::program::R;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a waiting group gets when its barrier completes.
@@ -34,6 +37,11 @@ pub(crate) struct Barrier {
 pub(crate) struct Core {
     pub index: u32,
     pub id: [u32; 3],
+    /// Its cluster, and its rank in there.
+    pub cluster: u32,
+    pub rank: u32,
+    /// The CTA whose shared memory is at hand: another while a lane reaches into the cluster.
+    pub owner: u32,
     pub first_thread: u32,
     /// Threads, rounded up to whole warps.
     pub threads: u32,
@@ -47,6 +55,12 @@ pub(crate) struct Core {
     pub any_flying: u32,
     pub barriers: Vec<Barrier>,
     pub groups: Vec<Warpgroup>,
+    /// Barrier objects, by address.
+    pub mbarriers: BTreeMap<u32, Mbarrier>,
+    /// What ends at a later step.
+    pub later: Vec<Later>,
+    /// Registers that warps gave back.
+    pub free_registers: u32,
     /// A barrier changed, or threads ended: see whether one completes.
     pub look: bool,
     pub hand: CtaClock,
@@ -71,6 +85,20 @@ impl Core {
         vc.set_warp((self.first_thread - 1) / 32 + warp, sync.warp_seen);
         vc.set_thread(self.thread(warp, lane), self.clock + 1);
         Arc::new(vc)
+    }
+
+    /// Exchanges shared memory, and all that is kept for it, with another CTA of the cluster.
+    pub fn exchange(&mut self, other: &mut Core) {
+        use std::mem::swap;
+        swap(&mut self.owner, &mut other.owner);
+        swap(&mut self.shared, &mut other.shared);
+        swap(&mut self.shared_written, &mut other.shared_written);
+        swap(&mut self.shadow, &mut other.shadow);
+        swap(&mut self.messages, &mut other.messages);
+        swap(&mut self.flying, &mut other.flying);
+        swap(&mut self.any_flying, &mut other.any_flying);
+        swap(&mut self.mbarriers, &mut other.mbarriers);
+        swap(&mut self.later, &mut other.later);
     }
 
     /// Lands a copy's bytes.
@@ -111,14 +139,13 @@ impl Cta {
         go
     }
 
-    /// Warps go on whose warpgroup is complete at its product.
+    /// Warps go on whose warpgroup is complete at its product; those that lack registers look again.
     fn regroup(&mut self, go: &mut Vec<u32>) {
         for w in &mut self.warps {
-            if self.core.groups[w.index as usize / 4].go >> (w.index % 4) & 1 == 0 {
-                continue;
-            }
+            let together = self.core.groups[w.index as usize / 4].go >> (w.index % 4) & 1 == 1;
             for f in &mut w.fragments {
-                if f.doing == GroupState::Warpgroup {
+                let product = f.doing == GroupState::Warpgroup && together;
+                if product || f.doing == GroupState::Registers {
                     f.doing = GroupState::Ready;
                     go.push(w.index);
                 }

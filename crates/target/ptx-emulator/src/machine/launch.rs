@@ -1,5 +1,6 @@
 //! What to run, and what came of it.
 
+use super::cluster::Clusters;
 use super::launch_state::LaunchState;
 use super::times::InstructionTimes;
 use crate::checks::{Checks, Report};
@@ -17,6 +18,8 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// Threads of a CTA along x, y and z.
     pub block: [u32; 3],
+    /// CTAs of a cluster along x, y and z, when the kernel does not say itself.
+    pub cluster: Option<[u32; 3]>,
     /// Dynamic shared memory, in bytes.
     pub shared: u32,
     /// The bytes of each parameter, in order, little endian.
@@ -52,6 +55,7 @@ impl Launch {
             kernel: kernel.into(),
             grid: [1; 3],
             block: [32, 1, 1],
+            cluster: None,
             shared: 0,
             args: Vec::new(),
             seed: 0,
@@ -117,9 +121,15 @@ pub(crate) struct Plan {
     pub ctas: u32,
     /// Threads of a CTA.
     pub threads: u32,
+    pub clusters: Clusters,
 }
 
 impl Plan {
+    /// Whether CTAs may depend on each other, so that they must be interleaved.
+    pub(crate) fn together(&self) -> bool {
+        self.kernel.communicates || self.clusters.size() > 1
+    }
+
     /// Threads of a CTA, rounded up to whole warps.
     pub(super) fn threads_per_cta(&self) -> u32 {
         self.threads.next_multiple_of(32)
@@ -131,7 +141,8 @@ impl Plan {
             l.checks,
             self.params.clone(),
             self.shared,
-            l.grid,
+            self.clusters,
+            self.threads,
         )
         .at_pace(l.pace)
         .keeping(l.requests)

@@ -3,6 +3,7 @@
 use crate::checks::{Checks, Reports};
 use crate::clocks::{AGENTS, HOST, Messages};
 use crate::counters::{Counts, Request};
+use crate::machine::cluster::{ClusterBarrier, Clusters};
 use crate::machine::times::{Clock, InstructionTimes};
 use crate::memory::shadow::Shadow;
 use crate::program::Kernel;
@@ -27,12 +28,19 @@ pub(crate) struct LaunchState {
     pub steps: u64,
     /// Agents so far.
     agents: u32,
+    /// What ends at a later step.
+    pub later: u32,
     /// Counts writes: a round of a polling loop during which it moved is not parked upon.
     pub writes: u64,
     pub params: Vec<u8>,
     pub shared_bytes: u32,
     pub grid: [u32; 3],
     pub clock: Clock,
+    /// How CTAs form clusters, and the barriers of those in flight.
+    pub clusters: Clusters,
+    cluster_barriers: HashMap<u32, ClusterBarrier>,
+    /// Threads of a CTA.
+    threads: u32,
     /// The first request of each instruction to global and to shared memory, where they are kept.
     pub requests: Option<BTreeMap<(u32, bool), Request>>,
 }
@@ -43,7 +51,8 @@ impl LaunchState {
         checks: Checks,
         params: Vec<u8>,
         shared: u32,
-        grid: [u32; 3],
+        clusters: Clusters,
+        threads: u32,
     ) -> LaunchState {
         LaunchState {
             checks,
@@ -56,10 +65,14 @@ impl LaunchState {
             woken: Vec::new(),
             steps: 0,
             agents: 0,
+            later: 0,
             writes: 0,
             params,
             shared_bytes: shared,
-            grid,
+            grid: clusters.grid,
+            clusters,
+            cluster_barriers: HashMap::new(),
+            threads,
             clock: Clock::default(),
             requests: None,
         }
@@ -121,10 +134,21 @@ impl LaunchState {
         format!("warp {} lane {} of CTA {x},{y},{z}", t / 32, t % 32)
     }
 
-    /// A new agent.
-    pub fn agent(&mut self) -> u32 {
-        self.agents += 1;
-        AGENTS + self.agents
+    /// A new agent, with an odd number when it writes as ordinary instructions do.
+    pub fn agent(&mut self, ordinary: bool) -> u32 {
+        self.agents += 2;
+        AGENTS + self.agents + u32::from(ordinary)
+    }
+
+    /// The barrier of a cluster, made when it is first asked for.
+    pub fn cluster(&mut self, id: u32) -> &mut ClusterBarrier {
+        let all = self.threads * self.clusters.size();
+        self.cluster_barriers
+            .entry(id)
+            .or_insert_with(|| ClusterBarrier {
+                alive: all,
+                ..ClusterBarrier::default()
+            })
     }
 
     /// Whether anybody waits for words.

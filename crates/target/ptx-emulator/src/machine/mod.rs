@@ -1,9 +1,12 @@
 //! Modules, launches and the memory they share.
 
+pub(crate) mod cluster;
 pub(crate) mod cta;
 mod host;
+pub(crate) mod later;
 mod launch;
 pub(crate) mod launch_state;
+pub(crate) mod mbarrier;
 mod parallel;
 pub(crate) mod run;
 pub(crate) mod times;
@@ -279,6 +282,10 @@ impl Machine {
                 return bad(format!("its CTAs may have at most {most} threads"));
             }
         }
+        let dims = l.cluster.or(kernel.cluster).unwrap_or([1; 3]);
+        if let Some(what) = wrong_cluster(&kernel, l, dims) {
+            return bad(what);
+        }
         let shared = u64::from(kernel.shared_static) + u64::from(l.shared);
         let limit = l.shared_limit.unwrap_or_else(|| module.shared_limit());
         if shared > u64::from(limit) {
@@ -326,8 +333,35 @@ impl Machine {
             shared: shared as u32,
             ctas: ctas as u32,
             threads: threads as u32,
+            clusters: cluster::Clusters { grid: l.grid, dims },
         })
     }
+}
+
+/// Why a grid does not go into such clusters.
+fn wrong_cluster(k: &Kernel, l: &Launch, dims: [u32; 3]) -> Option<String> {
+    let [x, y, z] = dims;
+    let size = dims.iter().fold(1u32, |p, v| p.saturating_mul(*v));
+    if k.cluster.is_some_and(|own| own != dims) {
+        let own = k.cluster.unwrap_or(dims);
+        return Some(format!(
+            "its clusters have {}x{}x{} CTAs",
+            own[0], own[1], own[2]
+        ));
+    }
+    if size == 0 || size > cluster::MOST {
+        return Some(format!(
+            "clusters of {x}x{y}x{z} CTAs; 1 to {} CTAs are possible",
+            cluster::MOST
+        ));
+    }
+    if l.grid.iter().zip(dims).any(|(g, c)| g % c != 0) {
+        return Some(format!(
+            "a grid of {}x{}x{} does not go into clusters of {x}x{y}x{z}",
+            l.grid[0], l.grid[1], l.grid[2]
+        ));
+    }
+    None
 }
 
 fn initialise(

@@ -17,11 +17,7 @@ pub(crate) fn run(mem: &Memory, plan: &Plan, l: &Launch) -> Option<Outcome> {
         n => n,
     };
     let threads = threads.min(plan.ctas as usize);
-    if plan.kernel.communicates
-        || l.requests
-        || threads < 2
-        || l.again && mem.in_use() > MOST_COPIED
-    {
+    if plan.together() || l.requests || threads < 2 || l.again && mem.in_use() > MOST_COPIED {
         return None;
     }
     let live = || {

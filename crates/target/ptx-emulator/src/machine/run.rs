@@ -1,6 +1,7 @@
 //! The CTAs in flight, and whose turn it is.
 
 use super::cta::{Barrier, Core, Cta, lanes};
+use super::later::Later;
 use super::launch_state::{LaunchState, place};
 use super::times::CtaClock;
 use super::warp::{GroupState, Place, Warp};
@@ -73,7 +74,8 @@ pub(crate) enum RunState {
 
 impl Run {
     pub fn new(plan: Plan, l: &Launch, resident: usize, alone: bool) -> Run {
-        let slots = resident.clamp(1, plan.ctas as usize);
+        let least = plan.clusters.size() as usize;
+        let slots = resident.max(least).clamp(1, plan.ctas as usize);
         Run {
             world: plan.world(l),
             slots: (0..slots).map(|_| None).collect(),
@@ -112,6 +114,7 @@ impl Run {
         let threads = self.block.iter().product::<u32>();
         let warps = threads.div_ceil(32);
         let id = place(index, self.grid);
+        let (cluster, rank) = self.plan.clusters.rank(id);
         let words = self.plan.shared.div_ceil(4) as usize;
         let p = Place {
             ntid: self.block,
@@ -122,11 +125,15 @@ impl Run {
             slot: slot as u32,
             slots: self.slots.len() as u32,
             first_warp: index * warps,
+            clusters: self.plan.clusters,
         };
         self.slots[slot] = Some(Cta {
             core: Core {
                 index,
                 id,
+                cluster,
+                rank,
+                owner: index,
                 first_thread: index * warps * 32 + 1,
                 threads: warps * 32,
                 clock: 1,
@@ -140,6 +147,9 @@ impl Run {
                 groups: (0..warps.div_ceil(4))
                     .map(|_| Warpgroup::default())
                     .collect(),
+                mbarriers: Default::default(),
+                later: Vec::new(),
+                free_registers: 0,
                 look: false,
                 hand: CtaClock::starting(self.ended[slot]),
             },
@@ -175,6 +185,10 @@ impl Run {
             if self.ready.len() < 2 || self.slots.iter().any(Option::is_none) {
                 self.fill(next);
             }
+            if self.ready.is_empty() && self.world.later > 0 {
+                self.later(mem);
+                continue;
+            }
             if self.ready.is_empty() {
                 let idle = self.slots.iter().all(Option::is_none);
                 return if idle {
@@ -190,23 +204,77 @@ impl Run {
         }
     }
 
+    /// Clusters begin where there are places for all their CTAs.
     fn fill(&mut self, next: &AtomicU32) {
-        for slot in 0..self.slots.len() {
-            if self.slots[slot].is_some() || next.load(Relaxed) >= self.plan.ctas {
-                continue;
+        let size = self.plan.clusters.size();
+        loop {
+            let free: Vec<usize> = (0..self.slots.len())
+                .filter(|s| self.slots[*s].is_none())
+                .take(size as usize)
+                .collect();
+            if free.len() < size as usize || next.load(Relaxed) >= self.plan.ctas {
+                return;
             }
-            let index = next.fetch_add(1, Relaxed);
-            if index < self.plan.ctas {
-                self.begin(slot, index);
+            let first = next.fetch_add(size, Relaxed);
+            if first >= self.plan.ctas {
+                return;
+            }
+            for (slot, n) in free.into_iter().zip(first..) {
+                self.begin(slot, self.plan.clusters.cta(n));
             }
         }
     }
 
+    /// Something that was begun earlier ends.
+    fn later(&mut self, mem: &Memory) {
+        let mut at = self.rng.below(u64::from(self.world.later)) as usize;
+        for slot in 0..self.slots.len() {
+            let Some(cta) = &mut self.slots[slot] else {
+                continue;
+            };
+            if at >= cta.core.later.len() {
+                at -= cta.core.later.len();
+                continue;
+            }
+            let l = cta.core.later.swap_remove(at);
+            self.land(slot, l, mem);
+            return;
+        }
+        // None is there, whatever was counted.
+        self.world.later = 0;
+    }
+
+    fn land(&mut self, slot: usize, l: Later, mem: &Memory) {
+        let Some(cta) = &mut self.slots[slot] else {
+            return;
+        };
+        // Of copies from other CTAs of the cluster only their line is told.
+        let warp = (l.warp as usize).min(cta.warps.len() - 1);
+        Ctx {
+            k: &self.plan.kernel,
+            mem,
+            world: &mut self.world,
+            cta: &mut cta.core,
+            w: &mut cta.warps[warp],
+            peers: Vec::new(),
+            pc: 0,
+            line: 0,
+        }
+        .land(l);
+    }
+
     fn turn(&mut self, mem: &Memory) {
+        if self.world.later > 0 {
+            let all = self.ready.len() as u64 + u64::from(self.world.later);
+            if self.rng.below(all) >= self.ready.len() as u64 {
+                return self.later(mem);
+            }
+        }
         let at = self.rng.below(self.ready.len() as u64) as usize;
         let (slot, warp) = self.ready[at];
         let turn = 1 + self.rng.below(TURN) as u32;
-        let Some(cta) = &mut self.slots[slot as usize] else {
+        let (own, peers) = cluster(&mut self.slots, slot as usize, self.plan.clusters.size());
+        let Some(cta) = own else {
             self.ready.swap_remove(at);
             return;
         };
@@ -222,6 +290,7 @@ impl Run {
             world: &mut self.world,
             cta: &mut cta.core,
             w,
+            peers,
             pc: 0,
             line: 0,
         }
@@ -237,24 +306,30 @@ impl Run {
                 self.list(slot, w);
             }
             if done {
-                if let (Some(p), Some(cta)) =
-                    (self.world.clock.pace, &mut self.slots[slot as usize])
-                {
-                    let now = cta.core.hand.settle(&p);
-                    self.ended[slot as usize] = now;
-                    self.world.clock.latest_ns = self.world.clock.latest_ns.max(now);
-                }
-                if let Some(mut cta) = self.slots[slot as usize].take()
-                    && self.room.is_some()
-                {
-                    let own = cta.warps.iter_mut().filter_map(|w| w.trace.take());
-                    let own = own.map(|t| *t).collect();
-                    self.traces.push((cta.core.index, own));
-                }
-                self.ready.retain(|r| r.0 != slot);
-                self.finished += 1;
+                self.end(slot as usize, mem);
             }
         }
+    }
+
+    /// A CTA has ended.
+    fn end(&mut self, slot: usize, mem: &Memory) {
+        while let Some(l) = self.slots[slot].as_mut().and_then(|c| c.core.later.pop()) {
+            self.land(slot, Later { late: true, ..l }, mem);
+        }
+        if let (Some(p), Some(cta)) = (self.world.clock.pace, &mut self.slots[slot]) {
+            let now = cta.core.hand.settle(&p);
+            self.ended[slot] = now;
+            self.world.clock.latest_ns = self.world.clock.latest_ns.max(now);
+        }
+        if let Some(mut cta) = self.slots[slot].take()
+            && self.room.is_some()
+        {
+            let own = cta.warps.iter_mut().filter_map(|w| w.trace.take());
+            let own = own.map(|t| *t).collect();
+            self.traces.push((cta.core.index, own));
+        }
+        self.ready.retain(|r| r.0 != slot as u32);
+        self.finished += 1;
     }
 
     /// Polling warps whose words were written go on.
@@ -327,6 +402,9 @@ impl Run {
                         GroupState::Warpgroup => {
                             "waits for the other warps of its warpgroup".to_string()
                         }
+                        GroupState::Registers => {
+                            "waits for registers that other warps give back".to_string()
+                        }
                         GroupState::Align => "waits for all lanes of its warp".to_string(),
                         GroupState::Parked => self.polling(cta.core.index, w.index, mem),
                     };
@@ -343,7 +421,16 @@ impl Run {
     fn polling(&self, cta: u32, warp: u32, mem: &Memory) -> String {
         let words = self.world.waits_for(cta, warp);
         let show = |w: &u64| match w >> 63 {
-            1 => format!("shared {:#x}", (w & 0xff_ffff) * 4),
+            _ if w >> 62 == 1 => "the barrier of its cluster".to_string(),
+            1 => {
+                let (at, owner) = ((w & 0xff_ffff) * 4, (w >> 24) as u32);
+                let mut all = self.slots.iter().flatten();
+                let core = all.find(|c| c.core.index == owner).map(|c| &c.core);
+                match core.and_then(|c| c.mbarriers.get(&(at as u32))) {
+                    Some(b) => format!("the mbarrier at shared {at:#x}, {}", b.stands()),
+                    None => format!("shared {at:#x}"),
+                }
+            }
             _ => match mem.resolve(w * 4, 4) {
                 Ok((id, offset)) => {
                     let v = mem.allocations[id].load(offset, 4)[0];
@@ -399,4 +486,26 @@ impl Run {
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
+}
+
+/// A CTA, and the others of its cluster.
+fn cluster(
+    slots: &mut [Option<Cta>],
+    slot: usize,
+    size: u32,
+) -> (Option<&mut Cta>, Vec<&mut Core>) {
+    if size == 1 {
+        return (slots[slot].as_mut(), Vec::new());
+    }
+    let id = slots[slot].as_ref().map(|c| c.core.cluster);
+    let (mut own, mut peers) = (None, Vec::new());
+    for (k, c) in slots.iter_mut().enumerate() {
+        let Some(c) = c else { continue };
+        if k == slot {
+            own = Some(c);
+        } else if Some(c.core.cluster) == id {
+            peers.push(&mut c.core);
+        }
+    }
+    (own, peers)
 }

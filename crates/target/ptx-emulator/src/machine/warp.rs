@@ -1,6 +1,7 @@
 //! A warp: its registers, and the groups of lanes that walk through the code together.
 
 use crate::clocks::LaneSync;
+use crate::machine::cluster::Clusters;
 use crate::machine::warpgroup::Flight;
 use crate::program::{CONST, Kernel, R, SINK, Start};
 use crate::timing::trace::Trace;
@@ -32,6 +33,8 @@ pub(crate) enum GroupState {
     Align,
     /// Waits for the other warps of its warpgroup.
     Warpgroup,
+    /// Waits for registers that others give back.
+    Registers,
     /// Polls words that nobody wrote since.
     Parked,
 }
@@ -83,6 +86,8 @@ pub(crate) enum Divergence {
 /// A copy that is under way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Copy {
+    /// Its number in the warp.
+    pub number: u32,
     pub lane: u32,
     pub to: u32,
     pub bytes: u32,
@@ -91,6 +96,18 @@ pub(crate) struct Copy {
     pub group: u32,
     pub pc: u32,
     pub written: bool,
+}
+
+/// A lane's bulk copies to global memory.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BulkGroups {
+    pub committed: u32,
+    /// The groups with copies that were waited for, those there are, and the last copy's instruction.
+    pub waited: u32,
+    pub begun: u32,
+    pub pc: u32,
+    /// Who reads shared memory and writes global memory for it.
+    pub agents: [u32; 2],
 }
 
 #[derive(Debug)]
@@ -120,6 +137,13 @@ pub(crate) struct Warp {
     /// Asynchronous copies under way, and how many groups each lane committed.
     pub copies: Vec<Copy>,
     pub committed: [u32; 32],
+    pub copied: u32,
+    /// Bulk copies to global memory, by lane.
+    pub bulk: Vec<BulkGroups>,
+    /// Registers of a thread, as far as that is known.
+    pub registers: u32,
+    /// The cluster's phase that each lane arrived in, from 1; 0 once it has waited.
+    pub cluster_phase: [u32; 32],
     pub steps: u64,
     /// Registers that products of its warpgroup use.
     pub flight: Flight,
@@ -137,6 +161,7 @@ pub(crate) struct Place {
     pub slot: u32,
     pub slots: u32,
     pub first_warp: u32,
+    pub clusters: Clusters,
 }
 
 impl Warp {
@@ -177,6 +202,10 @@ impl Warp {
             sync: vec![LaneSync::default(); 32],
             copies: Vec::new(),
             committed: [0; 32],
+            copied: 0,
+            bulk: vec![BulkGroups::default(); 32],
+            registers: k.registers,
+            cluster_phase: [0; 32],
             steps: 0,
             flight: Flight::new(match k.hazards.is_empty() {
                 true => 0,
@@ -544,6 +573,12 @@ fn start(s: Start, index: u32, p: &Place) -> [u32; 32] {
             Start::DynamicShared => p.dynamic_shared,
             Start::TotalShared => p.total_shared,
             Start::Zero => 0,
+            Start::ClusterRank => p.clusters.rank(p.ctaid).1,
+            Start::ClusterSize => p.clusters.size(),
+            Start::ClusterId(a) => p.clusters.place(p.ctaid).0[a],
+            Start::ClusterCount(a) => p.clusters.count()[a],
+            Start::ClusterCtaid(a) => p.clusters.place(p.ctaid).1[a],
+            Start::ClusterNctaid(a) => p.clusters.dims[a],
         };
     }
     out

@@ -14,8 +14,10 @@ pub(crate) const GLOBAL_BASE: u64 = 0x7f00_0000_0000;
 pub(crate) const SHARED_WINDOW: u64 = 0x7e00_0000_0000;
 /// Generic addresses of local memory.
 pub(crate) const LOCAL_WINDOW: u64 = 0x7e10_0000_0000;
+/// Generic addresses of parameters, which only tensor maps have.
+pub(crate) const PARAM_WINDOW: u64 = 0x7e20_0000_0000;
 /// Bytes of each window.
-pub(crate) const WINDOW: u64 = 1 << 28;
+pub(crate) const WINDOW: u64 = 1 << 29;
 
 /// Allocations begin at multiples of this and leave at least as much free behind them.
 const GRANULE: u64 = 1 << 16;

@@ -168,6 +168,8 @@ pub enum Operand {
     Not(String),
     /// `[base + offset]`; without a base the offset is the address.
     Mem(Option<String>, i64),
+    /// `[base + offset, {a, b}]`.
+    Tensor(String, i64, Vec<Operand>),
     /// `{a, b}`.
     Vector(Vec<Operand>),
     /// `p|q`.
@@ -225,6 +227,12 @@ pub struct Function {
     pub reqntid: Option<[u32; 3]>,
     /// `.maxntid`.
     pub maxntid: Option<[u32; 3]>,
+    /// `.reqnctapercluster`.
+    pub cluster: Option<[u32; 3]>,
+    /// `.maxnreg`.
+    pub maxnreg: Option<u32>,
+    /// `.minnctapersm`.
+    pub minctas: Option<u32>,
     /// Line of its name.
     pub line: u32,
 }

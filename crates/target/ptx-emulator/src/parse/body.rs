@@ -160,15 +160,19 @@ impl Parser {
             let offset = match (&base, self.peek()) {
                 (Some(_), Some(Token::Sign(']'))) => 0,
                 (Some(_), Some(Token::Sign('+' | '-'))) => self.offset()?,
-                (Some(_), Some(Token::Sign(','))) => {
-                    return unsupported(line, "tensor and texture coordinates in an address");
-                }
+                (Some(_), Some(Token::Sign(','))) => 0,
                 (None, _) => match self.constant()? {
                     Imm::Int(v) => v as i64,
                     _ => return text(line, "an address must be an integer"),
                 },
                 _ => return text(line, "an address that is not understood"),
             };
+            if let (Some(base), true) = (&base, self.take(',')) {
+                self.want('{')?;
+                let at = self.list('}')?;
+                self.want(']')?;
+                return Ok(Operand::Tensor(base.clone(), offset, at));
+            }
             self.want(']')?;
             return Ok(Operand::Mem(base, offset));
         }

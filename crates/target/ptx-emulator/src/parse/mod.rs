@@ -210,14 +210,18 @@ impl Parser {
             match word.as_str() {
                 ".maxntid" => f.maxntid = Some(self.three()?),
                 ".reqntid" => f.reqntid = Some(self.three()?),
-                ".minnctapersm" | ".maxnreg" | ".maxnctapersm" => {
+                ".maxnreg" => f.maxnreg = Some(self.integer(&word)?.min(256) as u32),
+                ".minnctapersm" => f.minctas = Some(self.integer(&word)?.min(64) as u32),
+                ".maxnctapersm" => {
                     self.integer(&word)?;
                 }
                 ".pragma" => self.skip_to(';')?,
                 ".noreturn" => {}
-                ".reqnctapercluster" | ".maxclusterrank" | ".explicitcluster" => {
-                    return unsupported(line, format!("clusters of CTAs ({word})"));
+                ".reqnctapercluster" => f.cluster = Some(self.three()?),
+                ".maxclusterrank" => {
+                    self.integer(&word)?;
                 }
+                ".explicitcluster" => {}
                 w => return text(line, format!("'{w}' is not understood here")),
             }
         }

@@ -3,6 +3,7 @@
 
 use crate::parse::ast::{Space, Ty};
 use crate::program::*;
+use crate::sm90::Sm90;
 use crate::writes::writes;
 
 /// What executes an instruction.
@@ -77,7 +78,10 @@ fn ask(k: &Kernel, i: &Inst) -> Ask {
     let (first, count) = i.reads;
     let reads = &k.reads[first as usize..first as usize + usize::from(count)];
     let mut own = Vec::new();
-    writes(&i.op, &mut own);
+    // Sums of `wgmma` are waited for in groups, not by register.
+    if !matches!(&i.op, Op::Sm90(s) if product(s).is_some()) {
+        writes(&i.op, &mut own);
+    }
     let fits = |(w, r): &(Width, R)| *r & CONST == 0 && (*r as usize) < count_of(k, *w);
     Ask {
         pipe,
@@ -90,8 +94,20 @@ fn ask(k: &Kernel, i: &Inst) -> Ask {
         reads: reads.iter().map(|(w, r)| row(k, *w, *r)).collect(),
         matrix: match &i.op {
             Op::Mma(m) => Some((2.0 * 16.0 * 8.0 * f64::from(m.k), m.a_ty)),
+            Op::Sm90(s) => product(s),
             _ => None,
         },
+    }
+}
+
+/// A warp's part of a `wgmma`, as for 64 columns at least: with fewer, A's way from shared memory is longer.
+fn product(op: &Sm90) -> Option<(f64, MmaTy)> {
+    match op {
+        Sm90::Wgmma(w) => {
+            let flop = 2.0 * 16.0 * f64::from(w.n.max(64)) * f64::from(w.k);
+            Some((flop, w.a_ty))
+        }
+        _ => None,
     }
 }
 

@@ -37,7 +37,7 @@ struct LaunchClock<'a> {
 
 impl<'a> LaunchClock<'a> {
     fn new(mem: &'a Memory, plan: Plan, l: &Launch) -> LaunchClock<'a> {
-        let (ctas, together) = (plan.ctas, plan.kernel.communicates);
+        let (ctas, together) = (plan.ctas, plan.together());
         let warps = plan.threads.div_ceil(32).max(1) as usize;
         let resident = if together { l.resident.max(1) } else { 1 };
         let mut feed = LaunchClock {
@@ -84,7 +84,7 @@ impl<'a> LaunchClock<'a> {
             return None;
         }
         self.next += 1;
-        if self.run.plan().kernel.communicates {
+        if self.run.plan().together() {
             return Some((index, self.ready.remove(&index)?));
         }
         if self.stopped || self.cut {

@@ -124,6 +124,27 @@ impl SmMemory {
         at
     }
 
+    /// A bulk copy at `now`, past the pipe that instructions take: when its last bytes are there.
+    pub fn bulk(
+        &mut self,
+        far: &mut Far,
+        t: &Timing,
+        touches: &[Touch],
+        how: How,
+        now: f64,
+    ) -> (f64, Reason) {
+        let mut last = (now, Reason::Shared);
+        for touch in touches {
+            if let Touch::Line(line, sectors) = *touch {
+                let ready = self.line(far, t, line, sectors, how, now);
+                if ready.0 > last.0 {
+                    last = ready;
+                }
+            }
+        }
+        (last.0.max(self.port_free), last.1)
+    }
+
     /// An instruction of memory at `now`: when its value is there, and which level is the last to answer.
     pub fn access(
         &mut self,
@@ -169,7 +190,7 @@ impl SmMemory {
                     let (at, r) = self.line(far, t, line, sectors, how, now);
                     last(at, r);
                 }
-                Touch::Barrier { .. } => {}
+                Touch::Barrier { .. } | Touch::Comes { .. } | Touch::Waited { .. } => {}
             }
         }
         ready

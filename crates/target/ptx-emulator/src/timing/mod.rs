@@ -19,7 +19,10 @@
 //! longest goes; both are empty when the launch begins. L1, the SM's port to L2, L2 and device memory
 //! are queues with a rate. A level's latency is what a lone load takes that is answered there. Stores go
 //! to L2 and, once per sector that they make dirty, on to device memory: the launch ends when those are
-//! through. `cp.async` counts in groups as it is waited for.
+//! through. `cp.async` counts in groups as it is waited for; bulk copies go the same way without the pipe of
+//! memory. Phases of barrier objects are complete when the last arrival or copy of the CTA's own is there. A
+//! `wgmma` takes the matrix units of its warps' schedulers at the machine's rate, as 64 columns at least,
+//! beside the warps, which wait for it in groups.
 //!
 //! # What it leaves out
 //!
@@ -33,6 +36,7 @@ mod figures;
 mod launch;
 mod memory;
 mod order;
+mod phases;
 mod reason;
 mod result;
 mod sm;

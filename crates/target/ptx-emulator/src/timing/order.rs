@@ -37,6 +37,7 @@ fn fixed(i: &Inst) -> bool {
             | Op::Nanosleep
             | Op::ReadSpecial(..)
             | Op::CopyLocal(..)
+            | Op::Sm90(_)
     )
 }
 

@@ -2,11 +2,18 @@
 
 use super::cost::{Ask, PIPES, Pipe, rows};
 use super::memory::{Far, How, SmMemory};
-use super::trace::Trace;
+use super::phases::Phases;
+use super::trace::{Touch, Trace};
 use super::warps::{Code, WarpRun, WarpState};
 use super::{ByReason, Interval, Reason, Timing, WarpStalls};
 use crate::program::{Kernel, MmaTy, Op};
+use crate::sm90::Sm90;
 use std::collections::HashMap;
+
+/// Cycles of an operation on a barrier object.
+const MBARRIER: f64 = 20.0;
+/// The matrix pipe among a scheduler's own.
+const MATRIX: usize = 5;
 
 /// Most warps and stretches that are told one by one.
 pub(crate) const TOLD: usize = 4096;
@@ -63,6 +70,7 @@ struct Barrier {
 struct CtaRun {
     warps: Vec<usize>,
     barriers: [Barrier; 16],
+    phases: Phases,
     left: u32,
     /// Records and touches of its warps.
     held: usize,
@@ -122,6 +130,7 @@ impl Sm {
         };
         let mut own = Vec::new();
         let held = traces.iter().map(Trace::held).sum();
+        let phases = Phases::of(&traces);
         for (index, trace) in traces.into_iter().enumerate() {
             let mut w = WarpRun::new(cta, index as u32, trace, rows(l.k), start);
             w.slot = slot;
@@ -151,6 +160,7 @@ impl Sm {
             left: own.len() as u32,
             warps: own.clone(),
             barriers: Default::default(),
+            phases,
             held,
         });
         // Warps without an instruction have ended.
@@ -240,7 +250,8 @@ impl Sm {
         l.slots += slots;
         let ask = &l.code.asks[pc as usize];
         let t = l.t;
-        let op = &l.k.code[pc as usize].op;
+        let k = l.k;
+        let op = &k.code[pc as usize].op;
         let began = now as f64;
         if let Some(p) = ask.pipe.own() {
             let free = &mut self.schedulers[s].free[p];
@@ -265,15 +276,22 @@ impl Sm {
                 .near
                 .access(&mut l.far, t, w.trace.touches(w.at), how, began);
             match how {
-                How::Copy => w.copied(pc, at, level),
+                How::Copy => w.copies.add(pc, at, level),
                 How::Store => w.stored = w.stored.max(began + t.l2.latency),
                 How::Load | How::Atomic => w.wrote(ask, pc, at.max(began + t.dependent), level),
             }
         } else {
-            if matches!(op, Op::CpCommit) {
-                w.commit();
+            match op {
+                Op::CpCommit => w.copies.commit(),
+                Op::Sm90(x) => self.beside(l, s, &mut w, (pc, x), began)?,
+                _ => {}
             }
-            w.wrote(ask, pc, began + t.dependent, Reason::Dependency);
+            let later = match op {
+                Op::Sm90(x) if matches!(**x, Sm90::MbarrierWait(..)) => MBARRIER,
+                _ => t.dependent,
+            };
+            let ask = &l.code.asks[pc as usize];
+            w.wrote(ask, pc, began + later, Reason::Dependency);
         }
         let came = w.barrier();
         let slot = w.slot;
@@ -299,13 +317,125 @@ impl Sm {
                 self.complete(l, slot, now, false);
             }
             None => {
-                w.advance(&l.code);
-                w.prepare(&l.code, now + slots);
-                self.warps[place] = Some(w);
+                self.goes_on(l, w, place, now + slots);
             }
         }
         self.end(l, place, now + slots);
         Ok(slots)
+    }
+
+    /// Work that an instruction begins beside its warp.
+    fn beside(
+        &mut self,
+        l: &mut Ledger,
+        s: usize,
+        w: &mut WarpRun,
+        (pc, op): (u32, &Sm90),
+        began: f64,
+    ) -> Result<(), u32> {
+        let touches = w.trace.touches(w.at);
+        match op {
+            Sm90::Wgmma(_) => {
+                let ask = &l.code.asks[pc as usize];
+                let free = &mut self.schedulers[s].free[MATRIX];
+                let per = per_instruction(l.t, ask).ok_or(l.k.code[pc as usize].line)?;
+                *free = free.max(began) + per;
+                let at = *free + l.t.matrix_latency;
+                w.products.add(pc, at, Reason::Dependency);
+            }
+            Sm90::WgmmaCommit => w.products.commit(),
+            Sm90::BulkStore(..) | Sm90::TensorStore(_) => {
+                let (at, why) = self.near.bulk(&mut l.far, l.t, touches, How::Store, began);
+                w.bulk.add(pc, at, why);
+            }
+            Sm90::BulkCommit => w.bulk.commit(),
+            Sm90::BulkLoad(..) | Sm90::TensorLoad(_) | Sm90::BulkPut(..) => {
+                let ready = self.near.bulk(&mut l.far, l.t, touches, How::Copy, began);
+                self.comes(l, w, (ready.0.max(began + MBARRIER), ready.1));
+            }
+            Sm90::CpArrive(..) => {
+                let at = w.copies.last().max(began + MBARRIER);
+                self.comes(l, w, (at, Reason::Barrier));
+            }
+            Sm90::MbarrierArrive(_) => self.comes(l, w, (began + MBARRIER, Reason::Barrier)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What the warp's record brings to phases of its CTA is there at a time.
+    fn comes(&mut self, l: &mut Ledger, w: &WarpRun, when: (f64, Reason)) {
+        for t in w.trace.touches(w.at) {
+            let Touch::Comes { barrier, phase } = *t else {
+                continue;
+            };
+            let key = (barrier, phase);
+            let cta = self.ctas[w.slot].as_mut();
+            if cta.is_some_and(|c| c.phases.comes(key, when.0, when.1)) {
+                let all = self.ctas[w.slot].as_ref().and_then(|c| c.phases.done(key));
+                self.phase(l, w.slot, Some(key), all.unwrap_or(when));
+            }
+        }
+    }
+
+    /// Warps go on that wait for a phase, or for any.
+    fn phase(&mut self, l: &mut Ledger, slot: usize, key: Option<(u32, u32)>, when: (f64, Reason)) {
+        let first = self.number == 0;
+        let Some(cta) = &self.ctas[slot] else { return };
+        for p in &cta.warps {
+            let Some(w) = &mut self.warps[*p] else {
+                continue;
+            };
+            let waits = match (w.stand, key) {
+                (WarpState::Phase(a, b), Some(k)) => (a, b) == k,
+                (WarpState::Phase(..), None) => true,
+                _ => false,
+            };
+            if !waits {
+                continue;
+            }
+            let pc = w.trace.get(w.at).map_or(0, |r| r.pc);
+            let go = (when.0 + MBARRIER).ceil() as u64;
+            l.add(w, first, pc, (go, when.1));
+            w.stand = WarpState::Before;
+            w.advance(&l.code);
+            w.prepare(&l.code, go.max(w.since));
+            let s = &mut self.schedulers[w.scheduler as usize];
+            s.wake = s.wake.min(w.ready);
+        }
+        for p in self.ctas[slot]
+            .as_ref()
+            .map_or(Vec::new(), |c| c.warps.clone())
+        {
+            let since = self.warps[p].as_ref().map_or(0, |w| w.since);
+            self.end(l, p, since);
+        }
+    }
+
+    /// A warp goes to its next instruction, from cycle `from` on, or waits for a phase first.
+    fn goes_on(&mut self, l: &mut Ledger, mut w: WarpRun, place: usize, from: u64) {
+        let waited = w.trace.touches(w.at).iter().find_map(|t| match *t {
+            Touch::Waited { barrier, phase } => Some((barrier, phase)),
+            _ => None,
+        });
+        let Some(key) = waited else {
+            w.advance(&l.code);
+            w.prepare(&l.code, from);
+            self.warps[place] = Some(w);
+            return;
+        };
+        let done = self.ctas[w.slot].as_ref().and_then(|c| c.phases.done(key));
+        match done {
+            Some((at, why)) => {
+                let pc = w.trace.get(w.at).map_or(0, |r| r.pc);
+                let go = from.max((at + MBARRIER).ceil() as u64);
+                l.add(&mut w, self.number == 0, pc, (go, why));
+                w.advance(&l.code);
+                w.prepare(&l.code, go);
+            }
+            None => w.stand = WarpState::Phase(key.0, key.1),
+        }
+        self.warps[place] = Some(w);
     }
 
     /// Barriers of a CTA that are complete let their warps go on; with `force`, all.
@@ -357,11 +487,12 @@ impl Sm {
 
     /// Nothing can go on: barriers that wait for what does not come are let through. Whether any was.
     pub fn force(&mut self, l: &mut Ledger, now: u64) -> bool {
-        let waits = |w: &WarpRun| matches!(w.stand, WarpState::Barrier(_));
+        let waits = |w: &WarpRun| matches!(w.stand, WarpState::Barrier(_) | WarpState::Phase(..));
         let any = self.warps.iter().flatten().any(waits);
         if any {
             for slot in 0..self.ctas.len() {
                 self.complete(l, slot, now, true);
+                self.phase(l, slot, None, (now as f64, Reason::Barrier));
             }
         }
         any
@@ -414,7 +545,8 @@ fn per_instruction(t: &Timing, a: &Ask) -> Option<f64> {
         Pipe::Double => t.double / 32.0,
         Pipe::Alu => t.alu / 32.0,
         Pipe::Special => t.special / 32.0,
-        Pipe::Matrix => {
+        // Products of warpgroups go there beside their warps.
+        _ if a.matrix.is_some() => {
             let (flop, ty) = a.matrix?;
             let rate = match ty {
                 MmaTy::F16 => t.matrix.half,

@@ -17,6 +17,10 @@ pub(crate) enum Touch {
         expected: u32,
         waits: bool,
     },
+    /// An arrival at a barrier object, or a copy that counts there, in this phase of it.
+    Comes { barrier: u32, phase: u32 },
+    /// A wait for such a phase that was successful.
+    Waited { barrier: u32, phase: u32 },
 }
 
 /// An instruction that a warp issued.
@@ -38,6 +42,8 @@ pub(crate) struct Trace {
     room: usize,
     /// Something was left out for want of room.
     pub cut: bool,
+    /// The instruction, and where its record and touches begin, of a wait without success.
+    tried: Option<(u32, usize, usize)>,
 }
 
 impl Trace {
@@ -55,6 +61,7 @@ impl Trace {
 
     #[inline]
     pub fn begin(&mut self, pc: u32, lanes: u32) {
+        self.tries_again(pc);
         if self.held() >= self.room {
             self.cut = true;
             return;
@@ -64,6 +71,28 @@ impl Trace {
             lanes,
             first: self.touches.len() as u32,
         });
+    }
+
+    /// The last instruction waited without success: what happens until it is tried again is left out.
+    pub fn failed(&mut self) {
+        if let (Some(r), false) = (self.records.last(), self.cut) {
+            self.tried = Some((r.pc, self.records.len() - 1, r.first as usize));
+        }
+    }
+
+    fn tries_again(&mut self, pc: u32) {
+        if let Some((at, records, touches)) = self.tried
+            && at == pc
+        {
+            self.records.truncate(records);
+            self.touches.truncate(touches);
+            self.tried = None;
+        }
+    }
+
+    /// Everything that was touched.
+    pub fn all(&self) -> &[Touch] {
+        &self.touches
     }
 
     /// The instruction did not happen: its warp has to come to it again.
@@ -83,6 +112,14 @@ impl Trace {
     pub fn touch(&mut self, t: Touch) {
         if !self.cut {
             self.touches.push(t);
+        }
+    }
+
+    /// Notes what the last instruction touched unless it is noted already.
+    pub fn touch_once(&mut self, t: Touch) {
+        let first = self.records.last().map_or(0, |r| r.first as usize);
+        if !self.touches[first.min(self.touches.len())..].contains(&t) {
+            self.touch(t);
         }
     }
 

@@ -5,6 +5,7 @@ use super::order::Orders;
 use super::trace::{Touch, Trace};
 use super::{ByReason, Reason};
 use crate::program::{Kernel, Op};
+use crate::sm90::Sm90;
 use std::collections::VecDeque;
 
 /// When a register is there, for what it waits, and the instruction that it comes of.
@@ -21,6 +22,59 @@ const THERE: Ready = Ready {
     pc: u32::MAX,
 };
 
+/// Work beside the warp, waited for in groups.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    /// What no group holds yet, and groups of it, oldest first.
+    open: Ready,
+    closed: VecDeque<Ready>,
+}
+
+impl Default for Groups {
+    fn default() -> Groups {
+        Groups {
+            open: THERE,
+            closed: VecDeque::new(),
+        }
+    }
+}
+
+impl Groups {
+    /// Something is done at `at`.
+    pub fn add(&mut self, pc: u32, at: f64, why: Reason) {
+        if at > self.open.at {
+            self.open = Ready { at, why, pc };
+        }
+    }
+
+    /// What there is so far is a group.
+    pub fn commit(&mut self) {
+        self.closed
+            .push_back(std::mem::replace(&mut self.open, THERE));
+    }
+
+    /// When all of it is done that no wait was for yet.
+    pub fn last(&self) -> f64 {
+        self.closed.iter().fold(self.open.at, |t, g| t.max(g.at))
+    }
+
+    /// Waits for all but the newest groups; for everything with [`u32::MAX`].
+    fn wait(&mut self, keep: u32, need: &mut Ready) {
+        let done = match keep {
+            u32::MAX => self.closed.len(),
+            n => self.closed.len().saturating_sub(n as usize),
+        };
+        for g in self.closed.drain(..done) {
+            if g.at > need.at {
+                *need = g;
+            }
+        }
+        if keep == u32::MAX && self.open.at > need.at {
+            *need = std::mem::replace(&mut self.open, THERE);
+        }
+    }
+}
+
 /// Where a warp stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WarpState {
@@ -28,6 +82,8 @@ pub(crate) enum WarpState {
     Before,
     /// At a barrier.
     Barrier(u32),
+    /// At a phase of a barrier object.
+    Phase(u32, u32),
     Done,
 }
 
@@ -62,9 +118,10 @@ pub(crate) struct WarpRun {
     pub refused: (u64, Reason),
     pub cycles: ByReason,
     rows: Vec<Ready>,
-    /// Copies under way that no group holds yet, and groups of them, oldest first.
-    open: Ready,
-    groups: VecDeque<Ready>,
+    /// Copies under way, bulk copies to global memory, and products.
+    pub copies: Groups,
+    pub bulk: Groups,
+    pub products: Groups,
     /// When its stores are seen by others.
     pub stored: f64,
 }
@@ -88,8 +145,9 @@ impl WarpRun {
             refused: (0, Reason::Slot),
             cycles: ByReason::default(),
             rows: vec![THERE; rows],
-            open: THERE,
-            groups: VecDeque::new(),
+            copies: Groups::default(),
+            bulk: Groups::default(),
+            products: Groups::default(),
             stored: 0.0,
         }
     }
@@ -160,20 +218,12 @@ impl WarpRun {
             }
             let mut need = self.needs(a, true);
             match &code.k.code[r.pc as usize].op {
-                Op::CpWait(keep) => {
-                    let done = match *keep {
-                        u32::MAX => self.groups.len(),
-                        n => self.groups.len().saturating_sub(n as usize),
-                    };
-                    for g in self.groups.drain(..done) {
-                        if g.at > need.at {
-                            need = g;
-                        }
-                    }
-                    if *keep == u32::MAX && self.open.at > need.at {
-                        need = std::mem::replace(&mut self.open, THERE);
-                    }
-                }
+                Op::CpWait(keep) => self.copies.wait(*keep, &mut need),
+                Op::Sm90(s) => match **s {
+                    Sm90::WgmmaWait(keep) => self.products.wait(keep, &mut need),
+                    Sm90::BulkWait(keep, _) => self.bulk.wait(keep, &mut need),
+                    _ => {}
+                },
                 Op::Fence(_) if self.stored > need.at => {
                     need = Ready {
                         at: self.stored,
@@ -196,19 +246,6 @@ impl WarpRun {
         for w in &a.writes {
             self.rows[*w as usize] = Ready { at, why, pc };
         }
-    }
-
-    /// A copy arrives at `at`.
-    pub fn copied(&mut self, pc: u32, at: f64, why: Reason) {
-        if at > self.open.at {
-            self.open = Ready { at, why, pc };
-        }
-    }
-
-    /// Copies so far are a group.
-    pub fn commit(&mut self) {
-        self.groups
-            .push_back(std::mem::replace(&mut self.open, THERE));
     }
 
     /// The barrier that its next record comes to, if it is one.

@@ -1,12 +1,16 @@
 //! Damaged text is refused or runs into a finding; nothing panics, hangs or takes memory without end.
 
 use crate::suite::common::*;
+use crate::suite::pipeline;
 use shopfloor_ptx_emulator::*;
 
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 9] = [
+    include_str!("ptx/bulk.ptx"),
+    include_str!("ptx/cluster.ptx"),
     include_str!("ptx/faults.ptx"),
     include_str!("ptx/gemm.ptx"),
     include_str!("ptx/matrix.ptx"),
+    include_str!("ptx/mbarrier.ptx"),
     include_str!("ptx/memory.ptx"),
     include_str!("ptx/order.ptx"),
     include_str!("ptx/warps.ptx"),
@@ -64,7 +68,8 @@ fn damaged(all: &[String], rng: &mut Rng) -> String {
 #[test]
 fn damaged_text_never_panics() {
     let mut rng = Rng::new(20);
-    for source in SOURCES {
+    let products = pipeline::fixtures();
+    for source in SOURCES.into_iter().chain([products.as_str()]) {
         let all = tokens(source);
         for _ in 0..150 {
             let text = damaged(&all, &mut rng);

@@ -4,8 +4,10 @@
 #![allow(clippy::precedence)]
 
 mod arithmetic;
+mod bulk;
 mod cache;
 mod checks;
+mod cluster;
 mod common;
 mod control;
 mod convert;
@@ -13,13 +15,17 @@ mod counters;
 mod damaged;
 mod floats;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod order;
 mod parser;
+mod pipeline;
 mod ptxas;
 mod round;
 mod speed;
+mod tensor;
 mod timing;
+mod timing_async;
 mod warps;
 mod wgmma;
 mod wgmma_faults;

@@ -44,22 +44,6 @@ fn errors_name_the_line_and_what_was_not_understood() {
         ("bra NOWHERE;", "line 9: there is no label 'NOWHERE'"),
         ("@%r0 ret;", "line 9: '%r0' is no predicate"),
         (
-            "mov.u32 %r0, %cluster_ctaid.x;",
-            "line 9: not supported: clusters of CTAs",
-        ),
-        (
-            "mapa.u64 %d0, %d1, %r0;",
-            "line 9: not supported: clusters of CTAs",
-        ),
-        (
-            "barrier.cluster.arrive;",
-            "line 9: not supported: clusters of CTAs",
-        ),
-        (
-            "fence.acq_rel.cluster;",
-            "line 9: not supported: clusters of CTAs",
-        ),
-        (
             "ld.global.u32 %r0, %d0;",
             "line 9: an address in brackets is wanted",
         ),
@@ -74,6 +58,18 @@ fn errors_name_the_line_and_what_was_not_understood() {
         (
             "add.f32 %r0, %r0, 1;",
             "line 9: an integer where a floating-point number is wanted",
+        ),
+        (
+            "mapa.shared::cluster.u32 %r0, %r1, 0;",
+            "line 9: 'mapa.shared::cluster.u32' needs .target sm_90 or later",
+        ),
+        (
+            "cp.async.bulk.commit_group;",
+            "line 9: 'cp.async.bulk.commit_group' needs .target sm_90 or later",
+        ),
+        (
+            "barrier.cluster.arrive;",
+            "line 9: 'barrier.cluster.arrive' needs .target sm_90 or later",
         ),
         ("mov.u32 %r0, 5", "line 10: ',' expected"),
         (".reg .u32 %r<4>;", "line 9: '%r0' is declared twice"),
@@ -104,7 +100,7 @@ fn text_that_is_no_module_is_refused() {
         (".target sm_80 /* open", "line 1: a comment"),
         (
             ".target sm_80\n.entry k() .reqnctapercluster 2 { ret; }",
-            "clusters",
+            "line 2: '.reqnctapercluster' needs .target sm_90 or later",
         ),
     ] {
         let e = refused(text);

@@ -1,6 +1,6 @@
 //! The fixtures are real PTX: NVIDIA's assembler takes them.
 
-use crate::suite::{arithmetic, convert, floats, matrix, wgmma};
+use crate::suite::{arithmetic, convert, floats, matrix, pipeline, tensor, wgmma};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -21,8 +21,11 @@ fn ptxas() -> Result<PathBuf, String> {
 fn sources() -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = [
         ("gemm", include_str!("ptx/gemm.ptx")),
+        ("bulk", include_str!("ptx/bulk.ptx")),
+        ("cluster", include_str!("ptx/cluster.ptx")),
         ("faults", include_str!("ptx/faults.ptx")),
         ("matrix", include_str!("ptx/matrix.ptx")),
+        ("mbarrier", include_str!("ptx/mbarrier.ptx")),
         ("memory", include_str!("ptx/memory.ptx")),
         ("order", include_str!("ptx/order.ptx")),
         ("warps", include_str!("ptx/warps.ptx")),
@@ -31,6 +34,8 @@ fn sources() -> Vec<(String, String)> {
     .map(|(n, s)| (n.to_string(), s.to_string()))
     .into();
     all.push(("wgmma".into(), wgmma::fixtures()));
+    all.push(("tensor".into(), tensor::fixtures()));
+    all.push(("pipeline".into(), pipeline::fixtures()));
     // Kernels of one module, under one head.
     let mut joined = |name: &str, kernels: Vec<String>| {
         let head = crate::suite::common::HEAD;

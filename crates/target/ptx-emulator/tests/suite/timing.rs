@@ -3,7 +3,7 @@
 use shopfloor_ptx_emulator::*;
 
 /// A GPU with round numbers: one SM with four schedulers.
-fn numbers() -> Timing {
+pub fn numbers() -> Timing {
     let level = |bytes: f64, latency: f64, rate: f64| Level {
         bytes,
         latency,
