@@ -96,12 +96,9 @@ fn crop_and_resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if s.len() != 4 || r.len() != 2 {
         return Err(format!("its input has rank {} and its rois {}, not 4 and 2", s.len(), r.len()).into());
     }
-    let size = match c.sizes(size)?.map(<[Dim; 2]>::try_from) {
-        Some(Ok(size)) => size.map(Some),
-        _ => [None, None],
-    };
-    let [h, w] = size;
-    c.host(n, &[(c.dtype(x), vec![Some(r[0].clone()), Some(s[1].clone()), h, w])])
+    let mut out = vec![Some(r[0].clone()), Some(s[1].clone())];
+    out.extend(c.some_sizes(size, 2));
+    c.host(n, &[(c.dtype(x), out)])
 }
 
 fn inverse<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {

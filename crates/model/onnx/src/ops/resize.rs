@@ -41,11 +41,12 @@ fn upsample<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             c.floats(s)
         }
     };
-    let Some(scales) = scales else {
-        let (d, r) = (c.dtype(x), c.rank(x));
-        return c.host(n, &[(d, vec![None; r])]);
-    };
     let s = c.shape(x);
+    let Some(scales) = scales else {
+        let given = c.some_sizes(n.input(1)?, s.len());
+        let kept = |(k, d): (Option<Dim>, &Dim)| k.filter(Dim::is_one).map(|_| d.clone());
+        return by_host(c, n, given.into_iter().zip(&s).map(kept).collect());
+    };
     if scales.len() != s.len() {
         return Err(format!("has {} scales for a tensor of rank {}", scales.len(), s.len()).into());
     }
@@ -96,8 +97,14 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             *[&mut scales_in, &mut sizes_in][none] = None;
         }
     }
-    let late: Vec<Option<Dim>> =
-        s.iter().enumerate().map(|(i, d)| if axes.contains(&i) { None } else { Some(d.clone()) }).collect();
+    let mut late: Vec<Option<Dim>> = s.iter().cloned().map(Some).collect();
+    for (k, &i) in axes.iter().enumerate() {
+        late[i] = match (scales_in, sizes_in) {
+            (Some(v), None) => c.some_sizes(v, axes.len())[k].clone().filter(Dim::is_one).map(|_| s[i].clone()),
+            (None, Some(v)) if policy == "stretch" => c.some_sizes(v, axes.len())[k].clone(),
+            _ => None,
+        };
+    }
     let cropped = coordinates == "tf_crop_and_resize";
     let (mut out, mut scales) = (s.clone(), vec![1.0; rank]);
     match (scales_in, sizes_in) {
