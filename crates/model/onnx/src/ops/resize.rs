@@ -97,14 +97,7 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             *[&mut scales_in, &mut sizes_in][none] = None;
         }
     }
-    let mut late: Vec<Option<Dim>> = s.iter().cloned().map(Some).collect();
-    for (k, &i) in axes.iter().enumerate() {
-        late[i] = match (scales_in, sizes_in) {
-            (Some(v), None) => c.some_sizes(v, axes.len())[k].clone().filter(Dim::is_one).map(|_| s[i].clone()),
-            (None, Some(v)) if policy == "stretch" => c.some_sizes(v, axes.len())[k].clone(),
-            _ => None,
-        };
-    }
+    let late = late_extents(c, (scales_in, sizes_in.filter(|_| policy == "stretch")), &s, &axes);
     let cropped = coordinates == "tf_crop_and_resize";
     let (mut out, mut scales) = (s.clone(), vec![1.0; rank]);
     match (scales_in, sizes_in) {
@@ -158,6 +151,19 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         return by_host(c, n, out.into_iter().map(Some).collect());
     }
     emit(c, n, x, ResampleSpec { mode, coordinates, scales, antialias, exclude_outside }, out)
+}
+
+/// What extents `s` become along `axes` where scales or sizes are known in part.
+fn late_extents(c: &mut Ctx, (scales, sizes): (Option<ValueId>, Option<ValueId>), s: &[Dim], axes: &[usize]) -> Vec<Option<Dim>> {
+    let mut out: Vec<Option<Dim>> = s.iter().cloned().map(Some).collect();
+    let given = scales.or(sizes).map_or(vec![None; axes.len()], |v| c.some_sizes(v, axes.len()));
+    for (&i, k) in axes.iter().zip(given) {
+        out[i] = match scales {
+            Some(_) => k.filter(Dim::is_one).map(|_| s[i].clone()),
+            None => k,
+        };
+    }
+    out
 }
 
 /// A resize whose sizes come from data, or that crops.
