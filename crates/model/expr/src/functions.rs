@@ -41,11 +41,16 @@ pub fn elu(b: &mut ExprBuilder, x: Ref, alpha: f64, d: DType) -> Ref {
     b.select(negative, e, x)
 }
 
-/// `gamma * elu(x, alpha)`.
+/// `gamma * (x > 0 ? x : alpha*(exp(x) - 1))`, which is 0 at -0.
 pub fn selu(b: &mut ExprBuilder, x: Ref, alpha: f64, gamma: f64, d: DType) -> Ref {
-    let e = elu(b, x, alpha, d);
+    let (a, zero, one) = (b.constant(alpha, d), b.constant(0.0, d), b.constant(1.0, d));
+    let positive = b.compare(Compare::Gt, x, zero);
+    let e = b.unary(Unary::Exp, x);
+    let e = b.sub(e, one);
+    let e = b.mul(a, e);
+    let y = b.select(positive, x, e);
     let g = b.constant(gamma, d);
-    b.mul(g, e)
+    b.mul(g, y)
 }
 
 /// `max(x, 0) + min(0, alpha*(exp(x/alpha) - 1))`.

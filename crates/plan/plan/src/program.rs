@@ -300,6 +300,8 @@ pub struct Refusal {
     /// Where it stands for what a request takes and the program is not made for: the node, and what is taken there
     /// (for a branch 1 where its condition holds, for a loop its rounds).
     pub taken: Option<(String, i64)>,
+    /// The value that holds what is taken there, where the request says it.
+    pub by: Option<ValueIx>,
 }
 
 /// Name of the host operator that stands for what could not be lowered for all sizes: attributes
@@ -323,8 +325,8 @@ impl Program {
     /// Why it cannot run, where it stands for a program that could not be made.
     pub fn refusal(&self) -> Option<Refusal> {
         let mut items = self.segments.iter().flat_map(Segment::items);
-        let attrs = items.find_map(|i| match &i.work {
-            ItemWork::Host { op, .. } if op.name == REFUSE => Some(&op.attrs),
+        let (attrs, inputs) = items.find_map(|i| match &i.work {
+            ItemWork::Host { op, inputs, .. } if op.name == REFUSE => Some((&op.attrs, inputs)),
             _ => None,
         })?;
         let text = |name: &str| match attrs.get(name) {
@@ -338,6 +340,7 @@ impl Program {
         Some(Refusal {
             why: text("why").unwrap_or_default(),
             taken: text("node").zip(taken),
+            by: inputs.get(1).copied().flatten(),
         })
     }
 

@@ -4,6 +4,7 @@ use crate::compiled::{CompiledBlock, Epoch, PlanSet, Subprogram, intact};
 use crate::dims::{Env, Late, lookup};
 use crate::retention::{evict, remember_evicted};
 use crate::shared::Shared;
+use crate::value::Value;
 use crate::widen::widened;
 use crate::{Engine, PlanStore, RunError};
 use device::{AlignedBytes, EmptyShelf, Prepared, Shelf};
@@ -78,8 +79,17 @@ impl PlanSet {
     }
 
     /// An error where the program stands for one that these sizes or this branch have no room in.
-    pub fn refused(&self) -> Result<(), RunError> {
-        self.refusal.clone().map_or(Ok(()), Err)
+    pub fn refused(&self, inputs: &[Value<'_>]) -> Result<(), RunError> {
+        let Some(mut e) = self.refusal.clone() else {
+            return Ok(());
+        };
+        let by = self.program.refusal().and_then(|r| r.by);
+        let at = by.and_then(|by| self.program.inputs.iter().position(|v| *v == by));
+        let said = at.and_then(|at| inputs.get(at)).filter(|t| !t.is_empty());
+        if let (RunError::Ranks { taken, .. }, Some(t)) = (&mut e, said) {
+            *taken = t.get_i64(0);
+        }
+        Err(e)
     }
 
     /// Whether this is a stretch of another unit.
@@ -194,7 +204,7 @@ impl PlanSet {
         dims: &DimBox,
         allotment: &Allotment,
     ) -> Result<Plan, RunError> {
-        self.refused()?;
+        self.refused(&[])?;
         match self.stored(dims, allotment) {
             Some(plan) => Ok(plan),
             None => self.bind(engine, dims, allotment, &[]),

@@ -144,6 +144,8 @@ pub enum RunError {
         node: String,
         /// What it takes, as [`crate::Bound::taken`] says it.
         taken: i64,
+        /// The loops in whose bodies the node is, from the innermost on, and how many rounds each has.
+        loops: Vec<(String, i64)>,
         /// Reason.
         why: String,
     },
@@ -178,6 +180,7 @@ impl From<plan::Refusal> for RunError {
             Some((node, taken)) => RunError::Ranks {
                 node,
                 taken,
+                loops: Vec::new(),
                 why: r.why,
             },
             None => RunError::Unsized(r.why),
@@ -186,6 +189,14 @@ impl From<plan::Refusal> for RunError {
 }
 
 impl RunError {
+    /// What went wrong in a round of the loop `node`, which has `rounds` of them.
+    pub(crate) fn in_loop(mut self, node: &str, rounds: i64) -> RunError {
+        if let RunError::Ranks { loops, .. } = &mut self {
+            loops.push((node.into(), rounds));
+        }
+        self
+    }
+
     /// Whether the same request may be right for a program that is made for its sizes.
     pub(crate) fn is_of_sizes(&self) -> bool {
         matches!(

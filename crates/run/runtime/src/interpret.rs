@@ -138,7 +138,7 @@ pub(crate) fn run<'v>(
         });
     }
     let program = &plan_set.program;
-    plan_set.refused()?;
+    plan_set.refused(&inputs)?;
     let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.shape()).collect();
     bind_inputs(program, &shapes, &mut env);
     constraints(program, &env)?;
@@ -480,7 +480,8 @@ fn run_loop(
         let mut inputs: Vec<Value<'_>> = iteration(i, go)?.map(Value::from).into();
         inputs.extend(state.iter().cloned());
         inputs.extend(fixed.iter().cloned());
-        let mut outs = run(ctx, &inner, inputs, outer.clone(), depth + 1)?;
+        let mut outs = run(ctx, &inner, inputs, outer.clone(), depth + 1)
+            .map_err(|e| e.in_loop(node, trips.unwrap_or(i + 1)))?;
         let scan_outs = outs.split_off(1 + carried.len());
         go = !outs[0].is_empty() && outs[0].get_i64(0) != 0;
         let next = outs.split_off(1);
@@ -642,6 +643,7 @@ fn fits(program: &Program, v: ValueIx, t: &Tensor, item: &Item) -> Result<(), Ru
         Some(node) => RunError::Ranks {
             node: node.clone(),
             taken: rank as i64,
+            loops: Vec::new(),
             why,
         },
         None => RunError::Control {

@@ -450,7 +450,7 @@ impl Session {
         let env = self.shapes(inputs)?;
         let options = self.options();
         let program = &self.plan_set.program;
-        self.plan_set.refused()?;
+        self.plan_set.refused(&[])?;
         constraints(program, &env)?;
         let asked = dims.unwrap_or(&options.dims);
         let dims = || box_for(program, &env, asked);

@@ -148,10 +148,22 @@ impl Bound {
     /// Binds what failed with `e`; false where all of it is bound already.
     fn grow(&mut self, e: &RunError, program: &Program, shapes: &[Vec<usize>]) -> bool {
         match e {
-            RunError::Ranks { node, taken, .. }
-                if self.taken.insert(node.clone(), *taken) != Some(*taken) =>
-            {
-                return true;
+            RunError::Ranks {
+                node, taken, loops, ..
+            } => {
+                let before = self.taken.insert(node.clone(), *taken);
+                // What is one in one round and another in the next is no rank of all: each round gets its own.
+                let other = before.is_some_and(|b| b != *taken);
+                let apart = loops.iter().find(|_| other);
+                let apart = apart.filter(|(l, rounds)| self.taken.get(l) != Some(rounds));
+                if let Some((l, rounds)) = apart {
+                    self.taken.remove(node);
+                    self.taken.insert(l.clone(), *rounds);
+                    return true;
+                }
+                if before != Some(*taken) {
+                    return true;
+                }
             }
             RunError::Assumed {
                 node, left, right, ..

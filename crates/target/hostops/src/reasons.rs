@@ -11,7 +11,13 @@ const CODES: &str = "only from or to element types that kernels do not store";
 /// Why [`crate::run`] has the operator `name`; empty for one it does not have.
 pub fn reason(name: &str) -> &'static str {
     match name {
-        "Compress" | "NonZero" | "NonMaxSuppression" | "Unique" => EXTENT,
+        "Compress"
+        | "NonZero"
+        | "NonMaxSuppression"
+        | "Unique"
+        | "ms.BifurcationDetector"
+        | "ms.DynamicTimeWarping" => EXTENT,
+        "ms.MurmurHash3" => "texts, or the bits of floats",
         "AffineGrid" | "CenterCropPad" | "ConstantOfShape" | "CumProd" | "CumSum" | "Expand"
         | "EyeLike" | "GatherElements" | "GatherND" | "OneHot" | "Pad" | "Range" | "ReduceL1"
         | "ReduceL2" | "ReduceLogSum" | "ReduceLogSumExp" | "ReduceMax" | "ReduceMean"

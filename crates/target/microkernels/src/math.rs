@@ -278,12 +278,10 @@ pub unsafe fn erf<S: Simd>(x: S::F) -> S::F {
 pub unsafe fn gelu<S: Simd>(x: S::F) -> S::F {
     // SAFETY: the caller vouches for the instruction set.
     unsafe {
+        // Not as h + h erf, which would make 0 of -0.
         let h = S::mul(x, S::splat(0.5));
-        S::fma(
-            h,
-            erf::<S>(S::mul(x, S::splat(std::f32::consts::FRAC_1_SQRT_2))),
-            h,
-        )
+        let e = erf::<S>(S::mul(x, S::splat(std::f32::consts::FRAC_1_SQRT_2)));
+        S::mul(h, S::add(S::splat(1.0), e))
     }
 }
 

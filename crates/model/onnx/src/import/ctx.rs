@@ -57,8 +57,8 @@ pub(crate) struct Frame<'m> {
     pub captures: Vec<(ValueId, ValueId)>,
     /// The same, by the outer value.
     captured: BTreeMap<ValueId, ValueId>,
-    /// Known contents of float tensors.
-    pub floats: BTreeMap<ValueId, Vec<Num>>,
+    /// What is known of the contents of small tensors where they are no integers that are all known.
+    pub numbers: BTreeMap<ValueId, Vec<Option<Num>>>,
     /// What held values hold.
     pub kinds: BTreeMap<ValueId, Kind>,
     /// Values whose elements are codes of a type that no kernel knows.
@@ -176,7 +176,7 @@ impl<'m> Ctx<'m> {
             scopes: vec![scope],
             captures: Vec::new(),
             captured: BTreeMap::new(),
-            floats: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             kinds: BTreeMap::new(),
             narrow: BTreeMap::new(),
         });
@@ -440,13 +440,13 @@ impl<'m> Ctx<'m> {
             f.narrow.extend(narrow.map(|name| (inner, name)));
             return Ok(inner);
         }
-        let floats = self.frames[frame - 1].floats.get(&v).cloned();
+        let numbers = self.frames[frame - 1].numbers.get(&v).cloned();
         let kind = self.frames[frame - 1].kinds.get(&v).cloned();
         let f = &mut self.frames[frame];
         let inner =
             f.b.input_with_ints(&outer.name, outer.dtype, outer.shape, outer.ints);
-        if let Some(x) = floats {
-            f.floats.insert(inner, x);
+        if let Some(x) = numbers {
+            f.numbers.insert(inner, x);
         }
         if let Some(k) = kind {
             f.kinds.insert(inner, k);

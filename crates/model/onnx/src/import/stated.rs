@@ -3,9 +3,10 @@
 use super::types::narrow_name;
 use super::{Ctx, ImportError, Kind, LowerError, Lowered, NodeView};
 use crate::proto::{Type, ValueInfo};
-use ::graph::ValueId;
+use ::graph::{Symbol, SymbolSource, ValueId};
 use layout::{DType, Dim};
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 /// Largest rank that a request may decide.
 const MAX_RANK: usize = 8;
@@ -104,6 +105,49 @@ impl<'m> Ctx<'m> {
             Some(first) => fit.try_fold(first.clone(), |a, b| a.join(b)),
             None => Ok(open),
         }
+    }
+
+    /// The number that `extent` is, on which the graph itself depends. Where only the data gives it, one of `among` is
+    /// guessed, which running checks: requests in which it is another run on a program made for that. `None` where
+    /// neither is so.
+    pub fn number(
+        &mut self,
+        n: &NodeView<'m>,
+        extent: &Dim,
+        among: RangeInclusive<usize>,
+    ) -> Option<usize> {
+        if let Some(k) = extent.known() {
+            return usize::try_from(k).ok();
+        }
+        if !self.is_late(extent) || self.changes_by_round(extent) {
+            return None;
+        }
+        let count = among.clone().count();
+        let k = among.clone().nth(self.ranks.guess(count))?;
+        self.assume(n, extent, &Dim::from(k));
+        Some(k)
+    }
+
+    /// The rank of what has the shape `t`, a vector of sizes.
+    pub fn rank_by(&mut self, n: &NodeView<'m>, t: ValueId) -> Lowered<usize> {
+        let count = self.shape(t).first().cloned();
+        let count = count.and_then(|d| self.number(n, &d, 0..=MAX_RANK));
+        count.filter(|r| *r <= 32).ok_or_else(|| {
+            LowerError::Unsupported(
+                "the rank of its result depends on data; make it constant".into(),
+            )
+        })
+    }
+
+    /// Whether only the data gives a size.
+    pub fn is_late(&self, d: &Dim) -> bool {
+        let mut used = BTreeSet::new();
+        d.symbols(&mut used);
+        let late = |s: &Symbol| {
+            matches!(s.source, SymbolSource::Late { .. }) && used.contains(s.name.as_ref())
+        };
+        let mut frames = self.frames.iter();
+        frames.any(|f| f.b.graph().symbols.iter().any(late))
     }
 
     /// The rank that the model states for the first output of `n`.

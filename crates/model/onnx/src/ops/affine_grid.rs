@@ -14,9 +14,10 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let axes = t.get(1).and_then(Dim::known).filter(|k| t.len() == 3 && (2..=3).contains(k));
     let axes = axes.ok_or("needs matrices of 2 x 3 or 3 x 4")? as usize;
     let Some(size) = c.sizes(size)? else {
-        let mut out = vec![None; axes + 2];
-        out[0] = Some(t[0].clone());
-        out[axes + 1] = Some(Dim::from(axes));
+        let mut out = c.some_sizes(size, axes + 2);
+        out.drain(..2);
+        out.insert(0, Some(t[0].clone()));
+        out.push(Some(Dim::from(axes)));
         return c.host(n, &[(d, out)]);
     };
     if size.len() != axes + 2 {

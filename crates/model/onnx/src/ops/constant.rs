@@ -1,6 +1,6 @@
 //! Constant in all its attribute forms, ConstantOfShape.
 use super::{OpDef, op};
-use crate::import::{Ctx, Item, LowerError, Lowered, NodeView, narrow_name};
+use crate::import::{Ctx, Item, Lowered, NodeView, narrow_name};
 use crate::proto::TensorData;
 use graph::ValueId;
 use layout::DType;
@@ -62,13 +62,11 @@ fn of_shape<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             false => e.int(value.get_i64(0), d),
         })?,
         None => {
-            let rank = match c.shape(s).first().and_then(|d| d.known()) {
-                Some(r) if r <= 32 => r as usize,
-                _ => return Err(LowerError::Unsupported("the rank of its result depends on data; make it constant".into())),
-            };
+            let rank = c.rank_by(n, s)?;
+            let shape = c.some_sizes(s, rank);
             let mut attrs = tensor::Attrs::new();
             attrs.insert("value".into(), tensor::Attr::Tensor(value));
-            c.host_with(n, attrs, &[(d, vec![None; rank])])?;
+            c.host_with(n, attrs, &[(d, shape)])?;
             if let (Item::Value(y), true) = (c.lookup(n.outputs[0])?, narrow.is_some()) {
                 c.set_narrow(y, narrow);
             }

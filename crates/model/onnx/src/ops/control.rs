@@ -79,7 +79,7 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             poison(c, n);
             return Ok(());
         }
-        Tried::Invalid(why) => refuse(c, n, cond, i64::from(swapped), &captured, &asked(c, &kinds_a), &misfit(n, &why))?,
+        Tried::Invalid(why) => refuse(c, n, (cond, None), i64::from(swapped), &captured, &asked(c, &kinds_a), &misfit(n, &why))?,
     };
     let mut kinds_b = kinds(c, &second);
     let codes_b: Vec<_> = second.iter().map(|&v| c.narrow(v)).collect();
@@ -95,12 +95,12 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         if keep_first {
             c.drop_body();
             kinds_b = asked(c, &kinds_a);
-            second = refuse(c, n, cond, i64::from(swapped), &captured, &kinds_b, &why(b, a))?;
+            second = refuse(c, n, (cond, None), i64::from(swapped), &captured, &kinds_b, &why(b, a))?;
         } else {
             let held: Vec<ValueId> = c.frame().captures.iter().map(|x| x.0).collect();
             let Some(other) = c.frames.pop() else { return Err("a branch is lost".into()) };
             kinds_a = asked(c, &kinds_b);
-            first = refuse(c, n, cond, i64::from(!swapped), &held, &kinds_a, &why(a, b))?;
+            first = refuse(c, n, (cond, None), i64::from(!swapped), &held, &kinds_a, &why(a, b))?;
             let Some(refused) = c.frames.pop() else { return Err("a branch is lost".into()) };
             frame = refused;
             c.frames.push(other);
@@ -214,11 +214,11 @@ fn misfit(n: &NodeView<'_>, why: &str) -> String {
 }
 
 /// A body in place of the branch that does not fit: it gives an error when it is run, and says what its node then
-/// takes. Its frame stays open.
+/// takes: `taken`, or what `by` holds. Its frame stays open.
 pub(super) fn refuse<'m>(
     c: &mut Ctx<'m>,
     n: &NodeView<'m>,
-    cond: ValueId,
+    (cond, by): (ValueId, Option<ValueId>),
     taken: i64,
     captured: &[ValueId],
     like: &[Kind],
@@ -230,7 +230,8 @@ pub(super) fn refuse<'m>(
         c.capture(at, v)?;
     }
     // Reading the condition keeps it from being run before it is taken.
-    let cond = c.capture(at, cond)?;
+    let mut reads = vec![c.capture(at, cond)?];
+    reads.extend(by.map(|by| c.capture(at, by)).transpose()?);
     let mut outs = Vec::new();
     for (i, kind) in like.iter().enumerate() {
         let (d, s) = c.outside(kind)?;
@@ -241,7 +242,7 @@ pub(super) fn refuse<'m>(
         ]);
         let op = Op::Host { name: "Refuse".into(), attrs };
         let name = format!("{}.refused{i}", n.name(0));
-        let vs = c.b().node_with_shapes(op, &[cond], &[(&name, d, s)], &n.origin);
+        let vs = c.b().node_with_shapes(op, &reads, &[(&name, d, s)], &n.origin);
         for v in vs {
             c.set_kind(v, kind.clone());
             outs.push(v);
@@ -341,16 +342,27 @@ pub(super) enum Ended {
 
 /// Adds a loop; gives its results, or nothing when its body is not supported.
 pub(crate) fn looped<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, l: Looped, open: Open<'_, 'm>) -> Lowered<Option<Vec<ValueId>>> {
-    match one_body(c, n, l, open, None)? {
+    match one_body(c, n, l, open, Apart::Never)? {
         Ended::Values(ys) => Ok(Some(ys)),
         Ended::Poisoned => Ok(None),
         Ended::Ranks(why, _) => Err(LowerError::Unsupported(why)),
     }
 }
 
-/// Adds a loop if one body is that of all its rounds. One in which a rank is guessed is not where `few` rounds or less
-/// are certain to run: the next round may have another.
-pub(super) fn one_body<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, l: Looped, open: Open<'_, 'm>, few: Option<i64>) -> Lowered<Ended> {
+/// Where a rank is guessed in a loop's body, whether the body is taken to be that of all rounds although another round
+/// may have another rank.
+#[derive(Clone, Copy)]
+pub(super) enum Apart {
+    /// It is.
+    Never,
+    /// It is not where no more rounds than these are certain to run.
+    Within(i64),
+    /// It is not.
+    Always,
+}
+
+/// Adds a loop if one body is that of all its rounds; `apart`: where it is not because a rank is guessed in it.
+pub(super) fn one_body<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, l: Looped, open: Open<'_, 'm>, apart: Apart) -> Lowered<Ended> {
     let carried = l.initial.len();
     let known_trip = match l.trip {
         Some(t) => c.sizes(t)?.and_then(|t| t.first().cloned()).filter(|t| t.known() != Some(i64::MAX)),
@@ -431,7 +443,12 @@ pub(super) fn one_body<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, l: Looped, open: O
         }
         let forever = starts && c.const_ints(outs[0]).is_some_and(|k| k == [1]);
         let certain = known_trip.as_ref().and_then(Dim::known).filter(|_| forever);
-        if c.ranks.guessed != guessed && certain.zip(few).is_some_and(|(k, few)| k <= few) {
+        let apart = match apart {
+            Apart::Never => false,
+            Apart::Within(few) => certain.is_some_and(|k| k <= few),
+            Apart::Always => true,
+        };
+        if c.ranks.guessed != guessed && apart {
             return Ok(unlike(c, mark, "its rounds take values of several ranks".into(), &ts[1 + carried..]));
         }
         let (mut graph, captures) = c.close_body(&outs);

@@ -60,17 +60,20 @@ pub(crate) fn window<'m>(n: &NodeView<'m>, kernel: Vec<i64>, extents: &[Dim]) ->
     Ok(Window { kernel, strides, dilations, before, after })
 }
 
-/// Kernel extents from the weight's shape, which `kernel_shape` may repeat.
-fn kernel<'m>(c: &Ctx<'m>, n: &NodeView<'m>, w: ValueId) -> Lowered<Vec<i64>> {
-    let s = c.shape(w);
-    let k: Option<Vec<i64>> = s.iter().skip(2).map(Dim::known).collect();
-    let k = k.ok_or_else(|| LowerError::Unsupported("its kernel's extents are not known; give them with --shape".into()))?;
+/// Kernel extents from the weight's shape, which `kernel_shape` may repeat, and the weight with these extents.
+fn kernel<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, w: ValueId) -> Lowered<(Vec<i64>, ValueId)> {
+    let mut s = c.shape(w);
+    let k = s.iter().skip(2).map(|d| c.number(n, d, 1..=4).map(|k| k as i64));
+    let k = k.collect::<Option<Vec<i64>>>().ok_or_else(|| LowerError::Unsupported("its kernel's extents are not known; give them with --shape".into()))?;
     if let Some(given) = n.ints("kernel_shape")?
         && given != k
     {
         return Err(format!("attribute 'kernel_shape' is {given:?}, its weight has {k:?}").into());
     }
-    Ok(k)
+    s.truncate(2);
+    s.extend(k.iter().map(|&k| Dim::Known(k)));
+    let w = c.reshaped(n, n.tmp("kernel"), w, s)?;
+    Ok((k, w))
 }
 
 fn check<'m>(c: &Ctx<'m>, x: ValueId, w: ValueId) -> Lowered {
@@ -92,7 +95,7 @@ fn biased<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, y: ValueId, bias: Option<ValueI
 /// A convolution of two values under the node's attributes.
 pub(crate) fn core<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, x: ValueId, w: ValueId) -> Lowered<ValueId> {
     check(c, x, w)?;
-    let k = kernel(c, n, w)?;
+    let (k, w) = kernel(c, n, w)?;
     let v = window(n, k, &c.shape(x)[2..])?;
     let groups = n.int("group", 1)?;
     let spec = ConvSpec {
@@ -146,7 +149,7 @@ fn transposed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     check(c, x, w)?;
     let extents = c.shape(x)[2..].to_vec();
     let r = extents.len();
-    let k = kernel(c, n, w)?;
+    let (k, w) = kernel(c, n, w)?;
     let auto = n.text("auto_pad", "NOTSET")?;
     let given = n.ints("output_shape")?;
     let extra = n.ints("output_padding")?.unwrap_or_else(|| vec![0; r]);

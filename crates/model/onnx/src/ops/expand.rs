@@ -1,19 +1,36 @@
 //! Expand.
 use super::{OpDef, op};
-use crate::import::{Ctx, LowerError, Lowered, NodeView};
+use crate::import::{Ctx, Lowered, NodeView};
+use layout::Dim;
 
 pub(crate) const OPS: &[OpDef] = &[op("Expand", lower)];
+
+/// What extents `from` become when they are broadcast against `target`, which is known in parts.
+fn widened(from: &[Dim], target: &[Option<Dim>]) -> Vec<Option<Dim>> {
+    let rank = from.len().max(target.len());
+    let widest = |i: usize| {
+        let own = (i + from.len()).checked_sub(rank).map_or(Dim::ONE, |i| from[i].clone());
+        let to = (i + target.len()).checked_sub(rank).map_or(Some(Dim::ONE), |i| target[i].clone());
+        match to {
+            Some(to) if own.is_one() => Some(to),
+            Some(to) if to.is_one() || to == own => Some(own),
+            Some(to) if to.known().is_some() => Some(to),
+            // Nothing but itself and 1 can stand beside it.
+            _ => own.known().filter(|k| *k != 1).map(Dim::Known),
+        }
+    };
+    (0..rank).map(widest).collect()
+}
 
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
     let (mut x, t) = (n.input(0)?, n.input(1)?);
     let mut from = c.shape(x);
     let Some(mut target) = c.sizes(t)? else {
-        let Some(r) = c.shape(t).first().and_then(|d| d.known()).filter(|r| (0..=32).contains(r)) else {
-            return Err(LowerError::Unsupported("the rank of its result depends on data; make it constant".into()));
-        };
+        let rank = c.rank_by(n, t)?;
+        let target = c.some_sizes(t, rank);
         let d = c.dtype(x);
-        return c.host(n, &[(d, vec![None; from.len().max(r as usize)])]);
+        return c.host(n, &[(d, widened(&from, &target))]);
     };
     if c.compares(n) {
         for back in 1..=from.len().min(target.len()) {

@@ -69,14 +69,12 @@ fn nd<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let Some((last, lead)) = t.split_last() else {
         return Err("its indices need rank 1 or more".into());
     };
-    let Some(k) = last.known() else {
-        return Err(LowerError::Unsupported("how many indices make a place depends on data; give the shape with --shape".into()));
-    };
-    let from = b.checked_add(k).filter(|&f| b >= 0 && k >= 0 && f <= s.len() as i64);
-    let Some(from) = from else {
+    let (i, k) = places(c, n, i, last, s.len())?;
+    let batch = usize::try_from(b).ok();
+    let from = batch.and_then(|b| Some((b, b.checked_add(k)?))).filter(|f| f.1 <= s.len());
+    let Some((b, from)) = from else {
         return Err(format!("indexes {k} dimensions behind {b} batch dimensions of a tensor of rank {}", s.len()).into());
     };
-    let (b, k, from) = (b as usize, k as usize, from as usize);
     if k > 16 {
         let shape: Vec<Option<Dim>> = lead.iter().chain(&s[from..]).cloned().map(Some).collect();
         return c.host(n, &[(d, shape)]);
@@ -124,6 +122,19 @@ fn nd<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let y = c.add1(n, Op::Gather { axis: 0, batch: 0 }, &[x, ranks], n.name(0))?;
     c.set(n, 0, y);
     Ok(())
+}
+
+/// The indices `i`, whose last extent is `last`, of places in a tensor of `rank` dimensions, and how many indices make
+/// a place.
+pub(super) fn places<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, i: ValueId, last: &Dim, rank: usize) -> Lowered<(ValueId, usize)> {
+    let Some(k) = c.number(n, last, 1..=rank) else {
+        return Err(LowerError::Unsupported("how many indices make a place depends on data; give the shape with --shape".into()));
+    };
+    let mut shape = c.shape(i);
+    if let Some(last) = shape.last_mut() {
+        *last = Dim::from(k);
+    }
+    Ok((c.reshaped(n, n.tmp("places"), i, shape)?, k))
 }
 
 /// The last dimension's elements at the given places.

@@ -12,6 +12,7 @@ pub(crate) const OPS: &[OpDef] = &[
     op("MaxRoiPool", max_roi_pool),
     other("com.microsoft", "CropAndResize", crop_and_resize),
     other("com.microsoft", "Inverse", inverse),
+    other("com.microsoft", "MurmurHash3", murmur),
     op("ImageDecoder", image_decoder),
 ];
 
@@ -96,12 +97,16 @@ fn crop_and_resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if s.len() != 4 || r.len() != 2 {
         return Err(format!("its input has rank {} and its rois {}, not 4 and 2", s.len(), r.len()).into());
     }
-    let size = match c.sizes(size)?.map(<[Dim; 2]>::try_from) {
-        Some(Ok(size)) => size.map(Some),
-        _ => [None, None],
-    };
-    let [h, w] = size;
-    c.host(n, &[(c.dtype(x), vec![Some(r[0].clone()), Some(s[1].clone()), h, w])])
+    let mut out = vec![Some(r[0].clone()), Some(s[1].clone())];
+    out.extend(c.some_sizes(size, 2));
+    c.host(n, &[(c.dtype(x), out)])
+}
+
+fn murmur<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(1)?;
+    let d = if n.flag("positive", true)? { DType::U32 } else { DType::I32 };
+    let s = c.shape(n.input(0)?);
+    c.host(n, &[(d, some(&s))])
 }
 
 fn inverse<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {

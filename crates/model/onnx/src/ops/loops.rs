@@ -1,6 +1,6 @@
 //! Loop. Its rounds are one graph that runs again and again; where a carried value changes its rank no graph is that
 //! of all rounds, and the first rounds are lowered in place of the node until the ranks settle or the loop ends.
-use super::control::{Ended, Looped, Open, one_body, one_bool, poison, refuse, scalar, stacks_held};
+use super::control::{Apart, Ended, Looped, Open, one_body, one_bool, poison, refuse, scalar, stacks_held};
 use super::{OpDef, op};
 use crate::import::{Ctx, ImportError, LowerError, Lowered, MAX_UNROLLED, NodeView};
 use expr::{Binary, Compare};
@@ -11,7 +11,7 @@ use tensor::Tensor;
 pub(crate) const OPS: &[OpDef] = &[op("Loop", repeat)];
 
 /// Rounds that are lowered one by one at most. Ranks that change at every one of so many are no model's.
-const MAX_ROUNDS: i64 = 64;
+const MAX_ROUNDS: i64 = 1024;
 
 /// Rounds that are tried, from none on, where only the request tells how many run.
 const GUESSES: usize = 9;
@@ -121,7 +121,12 @@ impl<'m> Rounds<'_, 'm> {
             spec.names = (0..spec.names.len()).map(|i| n.tmp(&format!("rest{i}"))).collect();
         }
         let (frames, mark) = (c.frames.len(), c.mark());
-        match one_body(c, n, spec, self.open, Some(FEW)) {
+        // That no body is that of all rounds may only have come out when one was run.
+        let apart = match c.taken.contains_key(&n.origin.name) {
+            true => Apart::Always,
+            false => Apart::Within(FEW),
+        };
+        match one_body(c, n, spec, self.open, apart) {
             // A value of the rank reached may be one that no further round takes.
             Err(LowerError::Import(e @ (ImportError::Node { .. } | ImportError::Graph { .. }))) if self.spec.first > 0 => {
                 c.frames.truncate(frames);
@@ -158,12 +163,14 @@ impl<'m> Rounds<'_, 'm> {
             None => c.ranks.guess(GUESSES) as i64,
         };
         let goes = done < rounds;
-        let mut inputs = Vec::new();
+        let (mut inputs, mut trip) = (Vec::new(), None);
         if let Some(k) = self.spec.cond.filter(|&k| c.const_int(k).is_none()) {
             inputs.push(one_bool(c, n, k)?);
         }
         if let Some(t) = self.spec.trip.filter(|&t| c.const_int(t).is_none()) {
             let t = scalar(c, n, Some(t), "trip", DType::I64)?;
+            // Where nothing else ends the loop it is how many rounds run.
+            trip = inputs.is_empty().then_some(t);
             inputs.push(c.map(n, n.tmp(&format!("more{done}")), &[t], |e, a| {
                 let done = e.int(done, DType::I64);
                 e.compare(Compare::Gt, a[0], done)
@@ -178,7 +185,7 @@ impl<'m> Rounds<'_, 'm> {
         let taken = done + i64::from(!goes);
         let rounds = if goes { format!("more than {done}") } else { format!("{done}") };
         let why = format!("{why}, and the model was planned for {rounds} of its rounds, which is not what these inputs make it run; load it from a file, or for the number of rounds that run (option 'taken')");
-        check(c, n, next, goes, taken, &why)?;
+        check(c, n, (next, goes), (taken, trip), &why)?;
         Ok(goes)
     }
 
@@ -239,18 +246,20 @@ impl<'m> Rounds<'_, 'm> {
     }
 }
 
-/// A node that refuses requests for which `goes` is not `want`: their node takes `taken` instead of what the rest of
-/// the model is made for.
-fn check<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, goes: ValueId, want: bool, taken: i64, why: &str) -> Lowered {
+/// A node that refuses requests for which `goes` is not `want`: their node takes `taken`, or what `by` holds, instead of
+/// what the rest of the model is made for.
+fn check<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, (goes, want): (ValueId, bool), (taken, by): (i64, Option<ValueId>), why: &str) -> Lowered {
     c.push_frame(&format!("{}/planned", n.origin.name), Default::default());
     let at = c.frames.len() - 1;
     let held = c.capture(at, goes)?;
+    by.map(|by| c.capture(at, by)).transpose()?;
     let (passes, _) = c.close_body(&[held]);
-    let outs = refuse(c, n, goes, taken, &[], &[c.kind(goes)], why)?;
+    let outs = refuse(c, n, (goes, by), taken, &[], &[c.kind(goes)], why)?;
     let (refuses, _) = c.close_body(&outs);
     let (yes, no) = if want { (passes, refuses) } else { (refuses, passes) };
     let op = Op::If { then_branch: Box::new(yes), else_branch: Box::new(no) };
     let name = n.tmp(&format!("takes{taken}"));
-    c.b().node_with_shapes(op, &[goes, goes], &[(&name, DType::Bool, vec![])], &n.origin);
+    let inputs: Vec<ValueId> = [goes, goes].into_iter().chain(by).collect();
+    c.b().node_with_shapes(op, &inputs, &[(&name, DType::Bool, vec![])], &n.origin);
     Ok(())
 }

@@ -17,6 +17,7 @@ pub(crate) const OPS: &[OpDef] = &[
     other(MS, "FusedGemm", gemm),
     other(MS, "FusedMatMulActivation", product),
     other(MS, "GroupNorm", group_norm),
+    other(MS, "QEmbedLayerNormalization", quantised_embed),
     other(MS, "NhwcConv", nhwc_conv),
     other(MS, "NhwcFusedConv", nhwc_conv),
     other(MS, "NhwcMaxPool", nhwc_max_pool),
@@ -40,6 +41,24 @@ fn activated(e: &mut ExprBuilder, x: Ref, name: &str, p: &[f64], d: DType) -> Lo
         }
         "HardSigmoid" => functions::hard_sigmoid(e, x, at(0, 0.2), at(1, 0.5), d),
         "Elu" => functions::elu(e, x, at(0, 1.0), d),
+        "Celu" => functions::celu(e, x, at(0, 1.0), d),
+        "Selu" => functions::selu(e, x, at(0, 1.673_263_2), at(1, 1.050_701), d),
+        "ThresholdedRelu" => functions::thresholded_relu(e, x, at(0, 1.0), d),
+        "Softplus" => functions::softplus(e, x, d),
+        "Softsign" => functions::softsign(e, x, d),
+        "Mish" => functions::mish(e, x, d),
+        "ParametricSoftplus" => {
+            let (k, by) = (e.constant(at(0, 1.0), d), e.constant(at(1, 1.0), d));
+            let x = e.mul(x, by);
+            let y = functions::softplus(e, x, d);
+            e.mul(k, y)
+        }
+        "ScaledTanh" => {
+            let (k, by) = (e.constant(at(0, 1.0), d), e.constant(at(1, 1.0), d));
+            let x = e.mul(x, by);
+            let y = e.unary(Unary::Tanh, x);
+            e.mul(k, y)
+        }
         "Gelu" => super::activation::gelu_erf(e, x, d),
         "FastGelu" => super::activation::gelu_tanh(e, x, d),
         "HardSwish" => functions::hard_swish(e, x, d),
@@ -198,8 +217,37 @@ fn embed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let (ids, segments) = (n.input(0)?, n.opt(1));
     let (words, positions, kinds) = (n.input(2)?, n.input(3)?, n.opt(4));
     let (gamma, beta, mask, at) = (n.input(5)?, n.input(6)?, n.opt(7), n.opt(8));
-    let eps = n.float("epsilon", 1e-12)?;
     n.int("mask_index_type", 0)?;
+    embedded(c, n, (ids, segments), (words, positions, kinds), (gamma, beta), (mask, at))
+}
+
+/// The same with tables of 8 bits, each with a scale and a zero point.
+fn quantised_embed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(18)?;
+    let mut tables = [None; 5];
+    for (k, table) in tables.iter_mut().enumerate() {
+        let Some(v) = n.opt(2 + k) else { continue };
+        let (scale, zero) = (n.input(8 + k)?, n.opt(13 + k));
+        let v = super::whole_steps::steps(c, n, &format!("table{k}"), v, zero, usize::MAX)?;
+        let v = c.map(n, n.tmp(&format!("table{k}.real")), &[v, scale], |e, a| e.mul(a[0], a[1]))?;
+        *table = Some(v);
+    }
+    let [Some(words), Some(positions), kinds, Some(gamma), Some(beta)] = tables else {
+        return Err("needs tables of words and positions, gamma and beta".into());
+    };
+    embedded(c, n, (n.input(0)?, n.opt(1)), (words, positions, kinds), (gamma, beta), (n.opt(7), None))
+}
+
+/// The sum of what three tables have for each word, its place and its segment, normalised.
+fn embedded<'m>(
+    c: &mut Ctx<'m>,
+    n: &NodeView<'m>,
+    (ids, segments): (ValueId, Option<ValueId>),
+    (words, positions, kinds): (ValueId, ValueId, Option<ValueId>),
+    (gamma, beta): (ValueId, ValueId),
+    (mask, at): (Option<ValueId>, Option<ValueId>),
+) -> Lowered {
+    let eps = n.float("epsilon", 1e-12)?;
     let s = c.shape(ids);
     if s.len() != 2 || c.rank(positions) != 2 {
         return Err(format!("its ids have rank {} and its positions {}, not 2", s.len(), c.rank(positions)).into());

@@ -1,10 +1,14 @@
 //! com.microsoft DynamicQuantizeLSTM: an LSTM with weights of 8 bits, whose inputs are quantised as
-//! one tensor and whose state is quantised anew in every round.
+//! one tensor and whose state is quantised anew in every round. Where sequences have lengths of their own, onnxruntime
+//! reads what is quantised off its buffers: inputs up to the longest sequence, and as states of ended sequences the zeros
+//! that stand in the results, or the last states where no results are asked for. Its answers also depend on how many
+//! threads share a batch; those here are those of one.
 use super::control::{Looped, looped};
 use super::ms_integer::measured;
 use super::whole_steps::steps;
+use super::reverse_sequence::reversed;
 use super::{OpDef, matmul, other};
-use crate::import::{BodyInput, Ctx, LowerError, Lowered, NodeView};
+use crate::import::{BodyInput, Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::{Compare, ExprBuilder, Ref, Unary};
 use graph::{Op, ValueId, View};
 use layout::{DType, Dim};
@@ -19,6 +23,7 @@ const USUAL: [&str; 3] = ["Sigmoid", "Tanh", "Tanh"];
 struct Way {
     /// Its number among the directions.
     index: usize,
+    /// Rounds go from the last position to the first; where sequences have lengths they are turned around instead.
     backwards: bool,
     hidden: i64,
     length: Dim,
@@ -32,6 +37,8 @@ struct Way {
     peep: Option<[ValueId; 3]>,
     /// Lengths of the sequences, [batch, 1].
     lens: Option<ValueId>,
+    /// Whether ended sequences have a state of zeros where it is quantised.
+    cleared: bool,
 }
 
 /// Entry `d` along the first dimension, which is dropped.
@@ -105,6 +112,18 @@ fn peepholes<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, d: usize, hidden: i64) -> Lo
     Ok(Some([cut(c, 0)?, cut(c, 1)?, cut(c, 2)?]))
 }
 
+/// The inputs with zeros behind the longest sequence, which change no range.
+fn up_to_longest<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, x: ValueId, lens: ValueId) -> Lowered<ValueId> {
+    let d = c.dtype(lens);
+    let most = c.reduce(n, n.tmp("most"), lens, monoids::max(d), &[0], false)?;
+    c.map(n, n.tmp("seen"), &[x, most], |e, a| {
+        let t = e.index(0);
+        let most = e.cast(a[1], DType::I64);
+        let (on, zero) = (e.compare(Compare::Lt, t, most), e.constant(0.0, F));
+        e.select(on, a[0], zero)
+    })
+}
+
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(12)?;
     let (x, w, r) = (n.input(0)?, n.input(1)?, n.input(2)?);
@@ -128,18 +147,22 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         return Err(LowerError::Unsupported("has activations, a clip or coupled gates of its own; quantise without LSTM".into()));
     }
     let (length, batch) = (s[0].clone(), s[1].clone());
-    let (x, step) = measured(c, n, "x", x)?;
     let state = vec![batch.clone(), Dim::Known(hidden)];
-    let lens = match n.opt(4) {
-        Some(v) => {
-            let v = c.lengths(n, v, &length)?;
-            Some(c.reshape(n, n.tmp("lens"), v, vec![batch.clone(), Dim::ONE])?)
-        }
-        None => None,
+    let lens = n.opt(4).map(|v| c.lengths(n, v, &length)).transpose()?;
+    let x = match lens {
+        Some(l) => up_to_longest(c, n, x, l)?,
+        None => x,
     };
+    let (x, step) = measured(c, n, "x", x)?;
     let mut all: [Vec<ValueId>; 3] = Default::default();
     for (d, &backwards) in ways.iter().enumerate() {
-        let (gates, weights, scale) = gates(c, n, (x, step), d, hidden)?;
+        let (mut gates, weights, scale) = gates(c, n, (x, step), d, hidden)?;
+        let turned = lens.filter(|_| backwards);
+        if let Some(l) = turned {
+            gates = reversed(c, n, n.tmp(&format!("gates{d}.turned")), gates, l, (1, 0))?;
+        }
+        let column = |c: &mut Ctx<'m>, l| c.reshape(n, n.tmp(&format!("lens{d}")), l, vec![batch.clone(), Dim::ONE]);
+        let column = lens.map(|l| column(c, l)).transpose()?;
         let peep = peepholes(c, n, d, hidden)?;
         let first = |c: &mut Ctx<'m>, what: &str, i: usize| -> Lowered<ValueId> {
             match n.opt(i) {
@@ -147,11 +170,14 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
                 None => c.fill(n, n.tmp(&format!("{what}{d}")), &state, F, |e| e.constant(0.0, F)),
             }
         };
-        let initial = vec![first(c, "h", 5)?, first(c, "c", 6)?];
+        let mut initial = vec![first(c, "h", 5)?, first(c, "c", 6)?];
+        let cleared = lens.is_some() && n.wants(0);
+        initial.extend(cleared.then_some(initial[0]));
+        let carried = &["h", "c", "cleared"][..initial.len()];
         let trip = c.fill_dims(n, n.tmp(&format!("trip{d}")), &[], DType::I64, std::slice::from_ref(&length))?;
         let way = Way {
             index: d,
-            backwards,
+            backwards: backwards && turned.is_none(),
             hidden,
             length: length.clone(),
             batch: batch.clone(),
@@ -159,7 +185,8 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             weights,
             scale,
             peep,
-            lens,
+            lens: column,
+            cleared,
         };
         let spec = Looped {
             name: format!("{}.rounds{d}", n.origin.name),
@@ -167,12 +194,14 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             cond: None,
             first: 0,
             initial,
-            formals: vec![format!("h{d}"), format!("c{d}")],
-            names: ["h", "c", "y"].iter().map(|v| n.tmp(&format!("{v}{d}.out"))).collect(),
+            formals: carried.iter().map(|v| format!("{v}{d}")).collect(),
+            names: carried.iter().chain(&["y"]).map(|v| n.tmp(&format!("{v}{d}.out"))).collect(),
         };
         let ys = looped(c, n, spec, &|c, ins| round(c, n, &way, ins).map(Some))?;
-        let [h, cell, mut y] = ys.as_deref().and_then(|y| <[ValueId; 3]>::try_from(y).ok()).ok_or("its rounds have no results")?;
-        if backwards {
+        let Some(&[h, cell, .., mut y]) = ys.as_deref() else { return Err("its rounds have no results".into()) };
+        if let Some(l) = turned {
+            y = reversed(c, n, n.tmp(&format!("y{d}.back")), y, l, (1, 0))?;
+        } else if backwards {
             let extents = c.shape(y);
             let mut starts = vec![Dim::ZERO; 3];
             starts[0] = length.clone() - Dim::ONE;
@@ -201,6 +230,10 @@ fn round<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, way: &Way, ins: &[BodyInput]) ->
     let go = c.b().input_with_ints("go", ins[1].dtype, vec![], ins[1].ints.clone());
     let h = c.b().input(&format!("h{d}"), F, ins[2].shape.clone());
     let cell = c.b().input(&format!("c{d}"), F, ins[3].shape.clone());
+    let seen = match way.cleared {
+        true => c.b().input(&format!("cleared{d}"), F, ins[4].shape.clone()),
+        false => h,
+    };
     let at = c.frames.len() - 1;
     let name = |what: &str| n.tmp(&format!("round{d}.{what}"));
     let place = match way.backwards {
@@ -215,7 +248,7 @@ fn round<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, way: &Way, ins: &[BodyInput]) ->
     };
     let gates = c.capture(at, way.gates)?;
     let given = c.add1(n, Op::Gather { axis: 0, batch: 0 }, &[gates, place], name("given"))?;
-    let (q, step) = measured(c, n, &format!("round{d}.h"), h)?;
+    let (q, step) = measured(c, n, &format!("round{d}.h"), seen)?;
     let weights = c.capture(at, way.weights)?;
     let sums = matmul::product(c, n, name("sums"), q, weights, (false, false))?;
     let scale = c.capture(at, way.scale)?;
@@ -236,7 +269,7 @@ fn round<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, way: &Way, ins: &[BodyInput]) ->
         None => None,
     };
     inputs.extend(peep.iter().flat_map(|p| [p[0], p[2]]));
-    let mut next = c.map(n, name("cell"), &inputs, |e, a| {
+    let next = c.map(n, name("cell"), &inputs, |e, a| {
         let seen = |e: &mut ExprBuilder, x: Ref, p: usize| match a.get(p) {
             Some(&p) => {
                 let y = e.mul(a[0], p);
@@ -251,7 +284,7 @@ fn round<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, way: &Way, ins: &[BodyInput]) ->
     })?;
     let mut inputs = vec![next, parts[1]];
     inputs.extend(peep.iter().map(|p| p[1]));
-    let mut out = c.map(n, name("out"), &inputs, |e, a| {
+    let out = c.map(n, name("out"), &inputs, |e, a| {
         let mut o = a[1];
         if let Some(&p) = a.get(2) {
             let y = e.mul(a[0], p);
@@ -260,31 +293,42 @@ fn round<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, way: &Way, ins: &[BodyInput]) ->
         let (o, t) = (sigmoid(e, o), e.unary(Unary::Tanh, a[0]));
         e.mul(o, t)
     })?;
-    let mut y = out;
-    if let Some(l) = way.lens {
-        // Behind a sequence's end nothing changes, and the result is 0.
-        let l = c.capture(at, l)?;
-        let d = c.dtype(l);
-        let chosen = |c: &mut Ctx<'m>, what: &str, new: ValueId, old: Option<ValueId>| {
-            let inputs: Vec<ValueId> = [place, l, new].into_iter().chain(old).collect();
-            c.map(n, name(what), &inputs, |e, a| {
-                let t = e.cast(a[0], d);
-                let on = e.compare(Compare::Lt, t, a[1]);
-                let zero = e.constant(0.0, F);
-                e.select(on, a[2], a.get(3).copied().unwrap_or(zero))
-            })
-        };
-        y = chosen(c, "shown", out, None)?;
-        out = chosen(c, "held", out, Some(h))?;
-        next = chosen(c, "kept", next, Some(cell))?;
-    }
+    let mut all = match way.lens {
+        Some(l) => ended(c, n, d, (place, l), [(h, out), (cell, next)])?,
+        None => vec![out, next, out],
+    };
     let state = vec![way.batch.clone(), Dim::Known(way.hidden)];
-    for v in [&mut out, &mut next, &mut y] {
+    for v in &mut all {
         *v = c.reshaped(n, name("state"), *v, state.clone())?;
     }
-    if y == out {
-        // A body's outputs are values of their own.
-        y = c.rename(out, &name("stacked"), &n.origin)?;
-    }
-    Ok(vec![go, out, next, y])
+    // A body's outputs are values of their own.
+    let [out, next, y] = all[..] else { return Err("a round has no results".into()) };
+    let cleared = way.cleared.then_some(y);
+    let y = c.rename(y, &name("stacked"), &n.origin)?;
+    Ok([go, out, next].into_iter().chain(cleared).chain([y]).collect())
+}
+
+/// What a round at `place` makes of the states `pairs`, each before and after it, of sequences of lengths `lens`, and
+/// what it gives: behind a sequence's end nothing changes, and the result is 0.
+fn ended<'m>(
+    c: &mut Ctx<'m>,
+    n: &NodeView<'m>,
+    d: usize,
+    (place, lens): (ValueId, ValueId),
+    pairs: [(ValueId, ValueId); 2],
+) -> Lowered<Vec<ValueId>> {
+    let at = c.frames.len() - 1;
+    let lens = c.capture(at, lens)?;
+    let length = c.dtype(lens);
+    let chosen = |c: &mut Ctx<'m>, what: &str, new: ValueId, old: Option<ValueId>| {
+        let inputs: Vec<ValueId> = [place, lens, new].into_iter().chain(old).collect();
+        c.map(n, n.tmp(&format!("round{d}.{what}")), &inputs, |e, a| {
+            let t = e.cast(a[0], length);
+            let on = e.compare(Compare::Lt, t, a[1]);
+            let zero = e.constant(0.0, F);
+            e.select(on, a[2], a.get(3).copied().unwrap_or(zero))
+        })
+    };
+    let [(h, out), (cell, next)] = pairs;
+    Ok(vec![chosen(c, "held", out, Some(h))?, chosen(c, "kept", next, Some(cell))?, chosen(c, "shown", out, None)?])
 }

@@ -42,6 +42,22 @@ fn reaches<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, mode: PadMode, extent: &Dim, r
     Ok(())
 }
 
+/// A pad by numbers that only the data gives; `axes`: what it pads, where that is known.
+fn by_host<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, axes: Option<&Vec<i64>>) -> Lowered {
+    let (s, d) = (c.shape(n.input(0)?), c.dtype(n.input(0)?));
+    let Some(axes) = axes else {
+        return c.host(n, &[(d, vec![None; s.len()])]);
+    };
+    let rims = c.some_sizes(n.input(1)?, 2 * axes.len());
+    let mut out: Vec<Option<Dim>> = s.iter().cloned().map(Some).collect();
+    for (i, &a) in axes.iter().enumerate() {
+        let (before, after) = (rims[i].clone(), rims[i + axes.len()].clone());
+        let a = axis_of(a, s.len())?;
+        out[a] = before.zip(after).map(|(b, e)| s[a].clone() + b + e).filter(Dim::provably_nonneg);
+    }
+    c.host(n, &[(d, out)])
+}
+
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let x = n.input(0)?;
     let (rank, d) = (c.rank(x), c.dtype(x));
@@ -82,7 +98,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         }
     }
     let Some(pads) = pads.filter(|_| known) else {
-        return c.host(n, &[(d, vec![None; rank])]);
+        return by_host(c, n, known.then_some(&axes));
     };
     if pads.len() != 2 * axes.len() {
         return Err(format!("has {} pads for {} dimensions", pads.len(), axes.len()).into());

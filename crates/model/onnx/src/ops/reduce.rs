@@ -48,9 +48,11 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let late = n.opt(1).filter(|_| n.opset > until);
     let late = late.filter(|&v| c.const_ints(v).is_none() && !c.shape(v).iter().any(Dim::is_zero));
     if let Some(v) = late {
-        let count = Dim::product(&c.shape(v)).known().and_then(|k| usize::try_from(k).ok());
+        let count = Dim::product(&c.shape(v));
+        let count = if keep { None } else { c.number(n, &count, 0..=rank) };
         let out = match (keep, count) {
             (true, _) => rank,
+            (false, Some(0)) => if nothing { rank } else { 0 },
             (false, Some(k)) if k <= rank => rank - k,
             // It has no dimension that could stay.
             (false, None) if rank == 0 => 0,

@@ -18,12 +18,16 @@ fn reshape<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let t = n.input(1)?;
     let keep_zero = n.flag("allowzero", false)?;
     let Some(target) = c.sizes(t)? else {
-        let rank = match c.shape(t).first().and_then(|d| d.known()) {
-            Some(r) if (0..=32).contains(&r) => r as usize,
-            _ => return Err(LowerError::Unsupported("the rank of its result depends on data; make it constant".into())),
+        let rank = c.rank_by(n, t)?;
+        let from = c.shape(x);
+        // The one of -1 follows from the others.
+        let size = |(i, d): (usize, Option<Dim>)| match d?.known()? {
+            0 if !keep_zero => from.get(i).cloned(),
+            k => (k >= 0).then_some(Dim::Known(k)),
         };
+        let shape = c.some_sizes(t, rank).into_iter().enumerate().map(size).collect();
         let d = c.dtype(x);
-        return c.host(n, &[(d, vec![None; rank])]);
+        return c.host(n, &[(d, shape)]);
     };
     reshaped(c, n, x, target, keep_zero)
 }
@@ -94,7 +98,8 @@ fn late_axes<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, rank: usize) -> Lowered<Opti
     if c.const_ints(v).is_some() {
         return Ok(None);
     }
-    match Dim::product(&c.shape(v)).known().and_then(|k| usize::try_from(k).ok()) {
+    let count = Dim::product(&c.shape(v));
+    match c.number(n, &count, 0..=rank.max(2)) {
         Some(k) if k <= rank + 32 => Ok(Some(k)),
         _ => Err(LowerError::Unsupported("the rank of its result depends on data; make its axes constant".into())),
     }

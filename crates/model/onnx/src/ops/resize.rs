@@ -41,11 +41,12 @@ fn upsample<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             c.floats(s)
         }
     };
-    let Some(scales) = scales else {
-        let (d, r) = (c.dtype(x), c.rank(x));
-        return c.host(n, &[(d, vec![None; r])]);
-    };
     let s = c.shape(x);
+    let Some(scales) = scales else {
+        let given = c.some_sizes(n.input(1)?, s.len());
+        let kept = |(k, d): (Option<Dim>, &Dim)| k.filter(Dim::is_one).map(|_| d.clone());
+        return by_host(c, n, given.into_iter().zip(&s).map(kept).collect());
+    };
     if scales.len() != s.len() {
         return Err(format!("has {} scales for a tensor of rank {}", scales.len(), s.len()).into());
     }
@@ -96,8 +97,7 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             *[&mut scales_in, &mut sizes_in][none] = None;
         }
     }
-    let late: Vec<Option<Dim>> =
-        s.iter().enumerate().map(|(i, d)| if axes.contains(&i) { None } else { Some(d.clone()) }).collect();
+    let late = late_extents(c, (scales_in, sizes_in.filter(|_| policy == "stretch")), &s, &axes);
     let cropped = coordinates == "tf_crop_and_resize";
     let (mut out, mut scales) = (s.clone(), vec![1.0; rank]);
     match (scales_in, sizes_in) {
@@ -151,6 +151,19 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         return by_host(c, n, out.into_iter().map(Some).collect());
     }
     emit(c, n, x, ResampleSpec { mode, coordinates, scales, antialias, exclude_outside }, out)
+}
+
+/// What extents `s` become along `axes` where scales or sizes are known in part.
+fn late_extents(c: &mut Ctx, (scales, sizes): (Option<ValueId>, Option<ValueId>), s: &[Dim], axes: &[usize]) -> Vec<Option<Dim>> {
+    let mut out: Vec<Option<Dim>> = s.iter().cloned().map(Some).collect();
+    let given = scales.or(sizes).map_or(vec![None; axes.len()], |v| c.some_sizes(v, axes.len()));
+    for (&i, k) in axes.iter().zip(given) {
+        out[i] = match scales {
+            Some(_) => k.filter(Dim::is_one).map(|_| s[i].clone()),
+            None => k,
+        };
+    }
+    out
 }
 
 /// A resize whose sizes come from data, or that crops.

@@ -1,11 +1,14 @@
 //! RotaryEmbedding, the standard's and com.microsoft's.
 use super::{OpDef, op, other};
-use crate::import::{Ctx, LowerError, Lowered, NodeView};
+use crate::import::{Ctx, Lowered, NodeView};
+use expr::{Binary, Compare, ExprBuilder};
 use graph::{Op, ValueId, View};
 use layout::{DType, Dim};
 
+const MS: &str = "com.microsoft";
+
 pub(crate) const OPS: &[OpDef] =
-    &[op("RotaryEmbedding", standard), other("com.microsoft", "RotaryEmbedding", contrib)];
+    &[op("RotaryEmbedding", standard), other(MS, "RotaryEmbedding", contrib), other(MS, "MRotaryEmbedding", three_way)];
 
 fn standard<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(4)?;
@@ -16,10 +19,64 @@ fn standard<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
 fn contrib<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(4)?;
     let (x, at, cos, sin) = (n.input(0)?, n.input(1)?, n.input(2)?, n.input(3)?);
-    if n.flag("is_packed_batching", false)? || n.float("scale", 1.0)? != 1.0 {
-        return Err(LowerError::Unsupported("packs batches or scales positions; export it without".into()));
-    }
+    // onnxruntime's CPU kernel turns by the cache's angles, whatever these say.
+    n.flag("is_packed_batching", false)?;
+    n.float("scale", 1.0)?;
     rotate(c, n, x, cos, sin, Some(at))
+}
+
+/// Angles at three positions of every token (time, height, width), each of which has a part of the pairs.
+fn three_way<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(4)?;
+    let (x, at, cos, sin) = (n.input(0)?, n.input(1)?, n.input(2)?, n.input(3)?);
+    n.flag("is_packed_batching", false)?;
+    n.float("scale", 1.0)?;
+    let sections = n.ints("mrope_section")?.unwrap_or_default();
+    let woven = n.flag("mrope_layout", false)?;
+    let s = c.shape(at);
+    let [time, height, width] = sections[..] else {
+        return Err("attribute 'mrope_section' must have three entries".into());
+    };
+    if s.len() != 3 || sections.iter().any(|k| !(0..1 << 30).contains(k)) {
+        return Err(format!("its positions have rank {} and its sections are {sections:?}", s.len()).into());
+    }
+    c.assume(n, &s[0], &Dim::Known(3));
+    let mut tables = Vec::new();
+    for (what, table) in [("cos", cos), ("sin", sin)] {
+        let mut each = Vec::new();
+        for way in 0..3usize {
+            let one = c.slice(n, n.tmp(&format!("at{way}")), at, 0, Dim::from(way), Dim::ONE)?;
+            let one = c.reshape(n, n.tmp(&format!("at{way}.rows")), one, s[1..].to_vec())?;
+            each.push(c.add1(n, Op::Gather { axis: 0, batch: 0 }, &[table, one], n.tmp(&format!("{what}{way}")))?);
+        }
+        tables.push(c.map(n, n.tmp(&format!("{what}.woven")), &each, |e, a| {
+            let j = e.index(2);
+            let below = |e: &mut ExprBuilder, end: i64| {
+                let end = e.int(end, DType::I64);
+                e.compare(Compare::Lt, j, end)
+            };
+            let (second, third) = match woven {
+                false => {
+                    let (first, both) = (below(e, time), below(e, time + height));
+                    let y = e.select(both, a[1], a[2]);
+                    return e.select(first, a[0], y);
+                }
+                true => {
+                    let three = e.int(3, DType::I64);
+                    let turn = e.binary(Binary::Mod, j, three);
+                    let [one, two] = [1, 2].map(|k| {
+                        let k = e.int(k, DType::I64);
+                        e.compare(Compare::Eq, turn, k)
+                    });
+                    let (h, w) = (below(e, 3 * height), below(e, 3 * width));
+                    (e.binary(Binary::And, one, h), e.binary(Binary::And, two, w))
+                }
+            };
+            let y = e.select(second, a[1], a[0]);
+            e.select(third, a[2], y)
+        })?);
+    }
+    rotate(c, n, x, tables[0], tables[1], None)
 }
 
 /// Every `step`-th element of the last dimension from `start` on, `extent` of them.

@@ -20,7 +20,7 @@ fn col2im<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let mut out = vec![Some(s[0].clone()), channels];
     match c.sizes(image)? {
         Some(i) => out.extend(i.into_iter().map(Some)),
-        None => out.resize(rank as usize + 2, None),
+        None => out.extend(c.some_sizes(image, rank as usize)),
     }
     c.host(n, &[(d, out)])
 }
@@ -47,7 +47,8 @@ fn max_unpool<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         None => Some(own.clone()),
     };
     let Some(out) = out else {
-        return c.host(n, &[(d, vec![None; s.len()])]);
+        let size = size.map_or(vec![], |v| c.some_sizes(v, s.len()));
+        return c.host(n, &[(d, size)]);
     };
     let at = n.input(1)?;
     if c.shape(at) != s {

@@ -1,4 +1,5 @@
 //! ScatterND, ScatterElements, Scatter.
+use super::gather::places;
 use super::indexed::element_ranks;
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView, axis_of};
@@ -12,6 +13,8 @@ fn nd<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(3)?;
     let (x, i, u) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let how = reduction(n)?;
+    let last = c.shape(i).last().cloned().ok_or("its indices need rank 1 or more")?;
+    let (i, _) = places(c, n, i, &last, c.rank(x))?;
     let y = c.add1(n, Op::ScatterNd(how), &[x, i, u], n.name(0))?;
     c.set(n, 0, y);
     Ok(())

@@ -174,6 +174,14 @@ fn single<'m>(c: &mut Ctx<'m>, starts: ValueId, ends: ValueId) -> bool {
     a == b && j.checked_sub(i) == Some(1)
 }
 
+/// First coordinate and extent of what is between `bounds` in a dimension of extent `d`.
+fn part<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, d: &Dim, bounds: [&Dim; 2], step: i64) -> (Dim, Dim) {
+    let explicit = c.changes_by_round(d);
+    let mut axis = Axis { c, n, d: d.clone(), explicit };
+    // A step beyond every dimension ends after the first element, however long it is.
+    axis.cut(bounds[0], bounds[1], step.clamp(-FAR, FAR))
+}
+
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let x = n.input(0)?;
     let shape = c.shape(x);
@@ -198,13 +206,25 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let (Some(starts), Some(ends), true) = (starts, ends, known) else {
         // Only the named axes change, if it is known which.
         let axes = n.opt(3).and_then(|v| c.const_ints(v));
+        let given = n.opt(3).is_none() || axes.is_some();
         let mut out: Vec<Option<Dim>> = shape.iter().cloned().map(Some).collect();
         let count = c.shape(n.input(1)?).first().and_then(Dim::known).unwrap_or(shape.len() as i64);
         let axes = axes.unwrap_or_else(|| if n.opt(3).is_some() { (0..shape.len() as i64).collect() } else { (0..count).collect() });
         let forward = n.opt(4).is_none_or(|v| c.const_ints(v).is_some_and(|k| k == [1]));
         let one = forward && axes.len() == 1 && single(c, n.input(1)?, n.input(2)?);
-        for a in axes {
-            out[axis_of(a, shape.len())?] = one.then_some(Dim::ONE);
+        let count = axes.len();
+        let (starts, ends) = (c.some_sizes(n.input(1)?, count), c.some_sizes(n.input(2)?, count));
+        let steps = match n.opt(4) {
+            Some(v) => c.const_ints(v).filter(|s| s.len() == count && !s.contains(&0)),
+            None => Some(vec![1; count]),
+        };
+        for (i, a) in axes.into_iter().enumerate() {
+            let a = axis_of(a, shape.len())?;
+            out[a] = match (&starts[i], &ends[i], &steps) {
+                _ if one => Some(Dim::ONE),
+                (Some(start), Some(end), Some(steps)) if given => Some(part(c, n, &shape[a], [start, end], steps[i]).1),
+                _ => None,
+            };
         }
         let d = c.dtype(x);
         return c.host(n, &[(d, out)]);
@@ -220,12 +240,8 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         if steps[i] == 0 {
             return Err("a step is 0".into());
         }
-        let explicit = c.changes_by_round(&shape[a]);
-        let mut axis = Axis { c, n, d: shape[a].clone(), explicit };
-        // A step beyond every dimension ends after the first element, however long it is.
-        let step = steps[i].clamp(-FAR, FAR);
-        let (s, e) = axis.cut(&starts[i], &ends[i], step);
-        (view.0[a], view.1[a], view.2[a]) = (s, step, e);
+        let (s, e) = part(c, n, &shape[a], [&starts[i], &ends[i]], steps[i]);
+        (view.0[a], view.1[a], view.2[a]) = (s, steps[i].clamp(-FAR, FAR), e);
     }
     let y = c.add1(n, Op::View(View::Slice { starts: view.0, steps: view.1, extents: view.2 }), &[x], n.name(0))?;
     c.set(n, 0, y);

@@ -20,9 +20,13 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
                 Some(s) => Some(s),
                 None => {
                     let mut each: Vec<Option<Dim>> = shape.iter().cloned().map(Some).collect();
-                    each[axis] = None;
                     let dtype = c.dtype(x);
-                    let all: Vec<_> = (0..outs).map(|_| (dtype, each.clone())).collect();
+                    let sizes = c.some_sizes(v, outs).into_iter();
+                    let part = |k| {
+                        each[axis] = k;
+                        (dtype, each.clone())
+                    };
+                    let all: Vec<_> = sizes.map(part).collect();
                     return c.host(n, &all);
                 }
             },

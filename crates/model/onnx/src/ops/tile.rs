@@ -27,7 +27,9 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let s = c.shape(x);
     let Some(times) = repeats(c, n, s.len())? else {
         let d = c.dtype(x);
-        return c.host(n, &[(d, vec![None; s.len()])]);
+        let times = c.some_sizes(n.input(1)?, s.len()).into_iter();
+        let out = s.iter().zip(times).map(|(d, t)| Some(d.clone() * t.filter(Dim::provably_nonneg)?)).collect();
+        return c.host(n, &[(d, out)]);
     };
     if times.len() != s.len() {
         return Err(format!("has {} repeats for a tensor of rank {}", times.len(), s.len()).into());

@@ -13,6 +13,7 @@ mod compress;
 mod constant_of_shape;
 mod crop_and_resize;
 mod cum_sum;
+mod decode;
 mod deform_conv;
 mod det;
 mod expand;
@@ -34,6 +35,7 @@ mod ml_encode;
 mod ml_ensemble;
 mod ml_scores;
 mod ml_tree;
+mod murmur;
 mod non_max_suppression;
 mod non_zero;
 mod one_hot;
@@ -150,8 +152,11 @@ pub(crate) const TABLE: &[(&str, Run)] = &[
     ("ml.TreeEnsembleRegressor", ml_tree::regressor),
     ("ml.ZipMap", ml_encode::zip_map),
     ("ml.svm_probabilities", ml_encode::svm_probabilities),
+    ("ms.BifurcationDetector", decode::bifurcation),
     ("ms.CropAndResize", crop_and_resize::run),
+    ("ms.DynamicTimeWarping", decode::time_warping),
     ("ms.Inverse", inverse::run),
+    ("ms.MurmurHash3", murmur::run),
     ("ms.Tokenizer", tokenizer::run),
     ("text.cast", text::cast),
     ("text.choose", ml_encode::choose),

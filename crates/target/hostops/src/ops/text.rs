@@ -218,35 +218,38 @@ fn number(s: &str) -> Option<f64> {
     }
 }
 
-/// A number as text: the shortest that reads back as the same number.
+/// Digits of a float as text, whatever its type, as onnxruntime writes it.
+const DIGITS: i32 = 8;
+
+/// A number as text.
 fn shown(x: &Tensor, i: usize) -> String {
     match x.dtype() {
         DType::Bool => (if x.get_i64(i) != 0 { "1" } else { "0" }).into(),
         DType::U64 => (x.get_i64(i) as u64).to_string(),
         d if !d.is_float() => x.get_i64(i).to_string(),
-        d => {
+        _ => {
             let v = x.get_f64(i);
             if v.is_nan() {
                 "NaN".into()
             } else if v.is_infinite() {
                 (if v > 0.0 { "INF" } else { "-INF" }).into()
-            } else if d == DType::F64 {
-                plain(v, &format!("{v:e}"), 17)
             } else {
-                plain(v, &format!("{:e}", v as f32), 8)
+                plain(v)
             }
         }
     }
 }
 
-/// `%g`-like: an exponent for very large and very small numbers only.
-fn plain(v: f64, scientific: &str, digits: i32) -> String {
-    let (mantissa, e) = scientific.split_once('e').unwrap_or((scientific, "0"));
+/// As C's `%g` has it: an exponent for very large and very small numbers only, and no zeros at the end.
+fn plain(v: f64) -> String {
+    let scientific = format!("{v:.*e}", DIGITS as usize - 1);
+    let (mantissa, e) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let mantissa = mantissa.trim_end_matches('0').trim_end_matches('.');
     let e: i32 = e.parse().unwrap_or(0);
     if v == 0.0 {
         return if v.is_sign_negative() { "-0" } else { "0" }.into();
     }
-    if e < -4 || e >= digits {
+    if e < -4 || e >= DIGITS {
         let sign = if e < 0 { '-' } else { '+' };
         return format!("{mantissa}e{sign}{:02}", e.abs());
     }
