@@ -72,26 +72,16 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
     let batch: Vec<AxisId> = axes(first.acc).iter().filter(both).copied().collect();
     let alone = products.len() == 1;
     let last = products.last().unwrap_or(first);
-    // What is not cut is as wide, and summed as deep, as fragments are.
-    let whole = |list: &[AxisId]| {
-        let mut extents = list.iter().map(|&a| k.axes[a as usize].extent.known());
-        extents.try_fold(1i64, |n, e| n.checked_mul(e?))
-    };
     let columns: Vec<AxisId> = {
         let list = axes(last.acc).iter().copied();
         list.filter(|x| axes(last.factors[1]).contains(x) && !batch.contains(x))
             .collect()
     };
-    let wide = |n: i64| n >= 16 && n.count_ones() == 1;
-    let deep = |n: i64| n > 0 && n % 16 == 0;
-    let fits = alone || whole(&columns).is_some_and(wide) && whole(&first.over).is_some_and(deep);
-    if !fits {
+    if !alone && !fits_fragments(k, &columns, &first.over) {
         return vec![];
     }
     let mut out = vec![];
-    // Warpgroups read factors that lie along the depth.
-    let along = |t: &TileId| axes(*t).last().is_some_and(|x| first.over.contains(x));
-    let groups = alone && first.factors.iter().all(along);
+    let groups = alone && lie_along_depth(k, first);
     for _ in 0..TRIES {
         if groups && rng.once_in(2) {
             let cut = [&rows[..], &scores, &batch];
@@ -155,6 +145,24 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
         });
     }
     out
+}
+
+/// Whether what is not cut is as wide, and summed as deep, as fragments are.
+fn fits_fragments(k: &Kernel, columns: &[AxisId], over: &[AxisId]) -> bool {
+    let whole = |list: &[AxisId]| {
+        let mut extents = list.iter().map(|&a| k.axes[a as usize].extent.known());
+        extents.try_fold(1i64, |n, e| n.checked_mul(e?))
+    };
+    let wide = |n: i64| n >= 16 && n.count_ones() == 1;
+    let deep = |n: i64| n > 0 && n % 16 == 0;
+    whole(columns).is_some_and(wide) && whole(over).is_some_and(deep)
+}
+
+/// Whether the tiles of both factors lie along what is summed, as warpgroups read them.
+fn lie_along_depth(k: &Kernel, p: &Product) -> bool {
+    let last = |t: &TileId| k.tiles[*t as usize].axes.last();
+    let along = |t: &TileId| last(t).is_some_and(|x| p.over.contains(x));
+    p.factors.iter().all(along)
 }
 
 /// A random schedule of a product by matrix instructions of warpgroups.

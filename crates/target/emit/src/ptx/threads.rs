@@ -15,7 +15,7 @@ use super::source::Source;
 use super::{ParamSpec, ParamValue};
 use crate::EmitError;
 use crate::simt::forms::ThreadOp;
-use crate::simt::ir::{Inst, Op, Program, Reg, Ty};
+use crate::simt::ir::{Inst, Op, Program, Reg, Ty, Warpgroup};
 use crate::simt::lanes::{Seen, Touch};
 use expr::Compare;
 use foldhash::fast::FixedState;
@@ -397,7 +397,9 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
 fn alignment(p: &Program, array: u32) -> u32 {
     fn read(body: &[Inst], array: u32) -> bool {
         body.iter().any(|i| match i {
-            Inst::WarpgroupMultiply { a, b, .. } => a.array == array || b.array == array,
+            Inst::Warpgroup(Warpgroup::Multiply { a, b, .. }) => {
+                a.array == array || b.array == array
+            }
             i => read(i.body(), array),
         })
     }
@@ -670,12 +672,8 @@ impl<'a> Printer<'a> {
                 self.together(i);
                 Ok(())
             }
-            Inst::ProxyFence
-            | Inst::WarpgroupFence
-            | Inst::WarpgroupMultiply { .. }
-            | Inst::WarpgroupCommit
-            | Inst::WarpgroupWait(_) => {
-                self.warpgroup(i);
+            Inst::Warpgroup(w) => {
+                self.warpgroup(w);
                 Ok(())
             }
             Inst::Barrier => {

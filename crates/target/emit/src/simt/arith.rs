@@ -4,6 +4,9 @@ use super::build::Build;
 use super::ir::{Op, Reg, Ty};
 use expr::Unary;
 
+/// Bits of an f32 that take part in a product in TF32.
+pub(crate) const TF32: u32 = 0xffff_e000;
+
 pub(super) fn un(b: &mut Build, f: Unary, x: Reg) -> Reg {
     b.op(b.ty(x), Op::Unary(f, x))
 }

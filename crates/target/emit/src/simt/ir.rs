@@ -116,6 +116,35 @@ pub struct Lines {
     pub swizzle: Swizzle,
 }
 
+/// Products of warpgroups, which go on beside what follows. They stand where whole warpgroups come by.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Warpgroup {
+    /// What the thread wrote to shared memory, itself or by copies that it waited for, is seen by products behind the
+    /// next barrier. Stands anywhere.
+    ProxyFence,
+    /// Sums, as they were written before, are seen by products.
+    Fence,
+    /// Begins to add the product of two factors to sums: they are there, and the factors may be written, when the
+    /// warpgroup has waited for the group that the product is in.
+    Multiply {
+        /// Shape and types.
+        fragment: Fragment,
+        /// Sums of this thread (F32): two neighbours of row `lane / 4` of its warp's 16 rows, two of the eighth row
+        /// further on, and so for every eight columns.
+        sums: Vec<Var>,
+        /// Whether the sums are those of this product alone, whatever they were.
+        fresh: bool,
+        /// Lines of the left factor, which are rows.
+        a: Lines,
+        /// Lines of the right factor, which are columns.
+        b: Lines,
+    },
+    /// The products since the last such instruction are a group.
+    Commit,
+    /// Waits until at most so many groups of products are under way.
+    Wait(u32),
+}
+
 /// One instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Inst {
@@ -228,31 +257,8 @@ pub enum Inst {
         /// Words of the right factor (U32).
         b: [Reg; 2],
     },
-    /// What the thread wrote to shared memory, itself or by copies that it waited for, is seen by products of
-    /// warpgroups behind the next barrier.
-    ProxyFence,
-    /// A warpgroup's sums, as they were written before, are seen by its products. Stands where whole warpgroups come
-    /// by, as do the following.
-    WarpgroupFence,
-    /// A warpgroup begins to add the product of two factors to its sums: they are there, and the factors may be
-    /// written, when it has waited for the group that the product is in.
-    WarpgroupMultiply {
-        /// Shape and types.
-        fragment: Fragment,
-        /// Sums of this thread (F32): two neighbours of row `lane / 4` of its warp's 16 rows, two of the eighth row
-        /// further on, and so for every eight columns.
-        sums: Vec<Var>,
-        /// Whether the sums are those of this product alone, whatever they were.
-        fresh: bool,
-        /// Lines of the left factor, which are rows.
-        a: Lines,
-        /// Lines of the right factor, which are columns.
-        b: Lines,
-    },
-    /// The warpgroup's products since the last such instruction are a group.
-    WarpgroupCommit,
-    /// Waits until at most so many of the warpgroup's groups of products are under way.
-    WarpgroupWait(u32),
+    /// What a warpgroup does together, beside what follows.
+    Warpgroup(Warpgroup),
     /// All threads of the CTA meet; shared memory is seen by all. Stands where all come by.
     Barrier,
     /// Says that the request is wrong where `cond` holds: fault number `code` of
@@ -334,19 +340,13 @@ impl Inst {
                 all(a, f);
                 all(b, f);
             }
-            Inst::WarpgroupMultiply { a, b, .. } => {
+            Inst::Warpgroup(Warpgroup::Multiply { a, b, .. }) => {
                 f(a.index, true);
                 f(b.index, true);
             }
             Inst::For { from, to, step, .. } => all(&[*from, *to, *step], f),
             Inst::If { cond, .. } | Inst::Fault { cond, .. } => f(*cond, false),
-            Inst::Commit
-            | Inst::Wait(_)
-            | Inst::ProxyFence
-            | Inst::WarpgroupFence
-            | Inst::WarpgroupCommit
-            | Inst::WarpgroupWait(_)
-            | Inst::Barrier => {}
+            Inst::Commit | Inst::Wait(_) | Inst::Warpgroup(_) | Inst::Barrier => {}
         }
     }
 

@@ -393,11 +393,7 @@ impl Look<'_> {
             | Inst::Commit
             | Inst::Wait(_)
             | Inst::Multiply { .. }
-            | Inst::ProxyFence
-            | Inst::WarpgroupFence
-            | Inst::WarpgroupMultiply { .. }
-            | Inst::WarpgroupCommit
-            | Inst::WarpgroupWait(_)
+            | Inst::Warpgroup(_)
             | Inst::Barrier
             | Inst::Fault { .. } => {}
         }

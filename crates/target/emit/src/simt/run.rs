@@ -6,6 +6,7 @@
 //! they make of it must not matter. What a copy brings is there when its thread has waited for it, and not
 //! before; both count as writing.
 mod matrix;
+mod proxy;
 mod warpgroup;
 
 use super::ir::{Inst, Op, Program, Reg, Ty};
@@ -13,8 +14,8 @@ use expr::{Binary, Compare, Scalar, Unary};
 use kernel::OperandId;
 use layout::DType;
 use matrix::{Copies, half_bits};
+use proxy::Proxy;
 use std::collections::HashMap;
-use warpgroup::Proxy;
 
 type R<T> = Result<T, String>;
 
@@ -433,9 +434,7 @@ impl<M: Memory> Machine<'_, M> {
         self.left = self.left.checked_sub(steps).ok_or(StopReason::Limit)?;
         self.asks(i, &active);
         match i {
-            Inst::Let(r, Op::Shuffle(x, mask)) => {
-                self.shuffle(*r, *x, *mask, &active)?;
-            }
+            Inst::Let(r, Op::Shuffle(x, mask)) => self.shuffle(*r, *x, *mask, &active)?,
             Inst::Let(r, Op::AnyLane(x)) => self.any_lane(*r, *x, &active)?,
             Inst::Let(r, op) => {
                 let ty = self.ty(*r);
@@ -446,9 +445,7 @@ impl<M: Memory> Machine<'_, M> {
             }
             Inst::Set(v, r) => {
                 for l in active {
-                    if self.proxy.busy(*v, l) {
-                        return Err(format!("${v} is set while a product adds to it").into());
-                    }
+                    self.proxy.free(*v, l)?;
                     self.vars[*v as usize * self.lanes + l] = self.get(*r, l);
                 }
             }
@@ -513,11 +510,7 @@ impl<M: Memory> Machine<'_, M> {
             | Inst::Wait(_)
             | Inst::LoadMatrix { .. }
             | Inst::Multiply { .. } => self.together(i, &active)?,
-            Inst::ProxyFence
-            | Inst::WarpgroupFence
-            | Inst::WarpgroupMultiply { .. }
-            | Inst::WarpgroupCommit
-            | Inst::WarpgroupWait(_) => self.warpgroups(i, &active)?,
+            Inst::Warpgroup(w) => self.warpgroups(w, &active)?,
             Inst::Barrier => {
                 if active.len() != self.lanes {
                     return Err("a barrier where not all threads come by".into());
@@ -610,10 +603,10 @@ impl<M: Memory> Machine<'_, M> {
                 }
                 v as u64
             }
-            Op::Get(v) if self.proxy.busy(*v, l) => {
-                return Err(format!("${v} is read while a product adds to it"));
+            Op::Get(v) => {
+                self.proxy.free(*v, l)?;
+                self.vars[*v as usize * self.lanes + l]
             }
-            Op::Get(v) => self.vars[*v as usize * self.lanes + l],
             Op::Unary(f, x) => self.unary(*f, *x, l)?,
             Op::Binary(f, x, y) => self.binary(*f, *x, *y, l)?,
             Op::Compare(f, x, y) => {

@@ -1,5 +1,5 @@
 //! Programs of threads as text for people: a line per instruction, bodies indented.
-use super::ir::{Inst, Lines, Op, Program, Reg, Ty, Var};
+use super::ir::{Inst, Lines, Op, Program, Reg, Ty, Var, Warpgroup};
 use expr::{Binary, Compare, Unary};
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -64,6 +64,32 @@ impl Program {
             l.line,
             l.pitch
         )
+    }
+
+    fn warpgroup(&self, w: &Warpgroup) -> String {
+        match w {
+            Warpgroup::ProxyFence => "fence of writes for warpgroups".into(),
+            Warpgroup::Fence => "fence of sums".into(),
+            Warpgroup::Commit => "commit products".into(),
+            Warpgroup::Wait(left) => format!("wait for products but {left}"),
+            Warpgroup::Multiply {
+                fragment,
+                sums,
+                fresh,
+                a,
+                b,
+            } => format!(
+                "{} {} m{}n{}k{} {} {} . {}",
+                variables(sums),
+                if *fresh { "=" } else { "+=" },
+                fragment.m,
+                fragment.n,
+                fragment.k,
+                fragment.input,
+                self.lines(a),
+                self.lines(b)
+            ),
+        }
     }
 
     fn op(&self, op: &Op, ty: Ty) -> String {
@@ -189,27 +215,7 @@ impl Program {
                 values(a),
                 values(b)
             ),
-            Inst::ProxyFence => "fence of writes for warpgroups".into(),
-            Inst::WarpgroupFence => "fence of sums".into(),
-            Inst::WarpgroupMultiply {
-                fragment,
-                sums,
-                fresh,
-                a,
-                b,
-            } => format!(
-                "{} {} m{}n{}k{} {} {} . {}",
-                variables(sums),
-                if *fresh { "=" } else { "+=" },
-                fragment.m,
-                fragment.n,
-                fragment.k,
-                fragment.input,
-                self.lines(a),
-                self.lines(b)
-            ),
-            Inst::WarpgroupCommit => "commit products".into(),
-            Inst::WarpgroupWait(left) => format!("wait for products but {left}"),
+            Inst::Warpgroup(w) => self.warpgroup(w),
             Inst::Barrier => "barrier".into(),
             Inst::Fault { cond, code } => {
                 format!("fault '{}' if %{cond}", self.faults[*code as usize])

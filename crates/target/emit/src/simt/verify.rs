@@ -1,6 +1,6 @@
 //! What every program of threads keeps to: values are defined once and where they are seen, types fit, memory
 //! that is named is there, and what all threads do together stands where all come by.
-use super::ir::{Inst, Lines, Op, Program, Reg, Ty};
+use super::ir::{Inst, Lines, Op, Program, Reg, Ty, Warpgroup};
 use kernel::{Fragment, Swizzle};
 use layout::DType;
 
@@ -195,22 +195,7 @@ impl Verifier<'_> {
             | Inst::Wait(_)
             | Inst::LoadMatrix { .. }
             | Inst::Multiply { .. } => self.matrix(i, c, own),
-            Inst::ProxyFence => Ok(()),
-            Inst::WarpgroupMultiply {
-                fragment,
-                sums,
-                a,
-                b,
-                ..
-            } => {
-                self.together("a warpgroup's instruction", c)?;
-                self.warpgroup_sums(fragment, sums)?;
-                self.lines(a, fragment.input)?;
-                self.lines(b, fragment.input)
-            }
-            Inst::WarpgroupFence | Inst::WarpgroupCommit | Inst::WarpgroupWait(_) => {
-                self.together("a warpgroup's instruction", c)
-            }
+            Inst::Warpgroup(w) => self.warpgroup(w, c),
             Inst::Barrier => self.together("a barrier", c),
             Inst::Fault { cond, code } => {
                 self.is(*cond, Ty::Bool)?;
@@ -266,6 +251,26 @@ impl Verifier<'_> {
                     true => Ok(()),
                     false => Err("sums of a product are no variables of f32".into()),
                 }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn warpgroup(&self, w: &Warpgroup, c: Context) -> Checked {
+        if !matches!(w, Warpgroup::ProxyFence) {
+            self.together("a warpgroup's instruction", c)?;
+        }
+        match w {
+            Warpgroup::Multiply {
+                fragment,
+                sums,
+                a,
+                b,
+                ..
+            } => {
+                self.warpgroup_sums(fragment, sums)?;
+                self.lines(a, fragment.input)?;
+                self.lines(b, fragment.input)
             }
             _ => Ok(()),
         }

@@ -1,6 +1,6 @@
 //! Products of warpgroups: `wgmma` with both factors in shared memory, from sm_90a on.
 use super::{Name, Printer, prefix};
-use crate::simt::ir::{Inst, Lines, Ty, Var};
+use crate::simt::ir::{Lines, Ty, Var, Warpgroup};
 use kernel::Fragment;
 use layout::DType;
 
@@ -9,22 +9,21 @@ const DEPTH: i64 = 1 << 16;
 
 impl Printer<'_> {
     /// A product of warpgroups, its groups, or a fence.
-    pub(super) fn warpgroup(&mut self, i: &Inst) {
-        match i {
-            Inst::ProxyFence => self.line("fence.proxy.async.shared::cta;"),
-            Inst::WarpgroupFence => self.line("wgmma.fence.sync.aligned;"),
-            Inst::WarpgroupCommit => self.line("wgmma.commit_group.sync.aligned;"),
-            Inst::WarpgroupWait(left) => {
+    pub(super) fn warpgroup(&mut self, w: &Warpgroup) {
+        match w {
+            Warpgroup::ProxyFence => self.line("fence.proxy.async.shared::cta;"),
+            Warpgroup::Fence => self.line("wgmma.fence.sync.aligned;"),
+            Warpgroup::Commit => self.line("wgmma.commit_group.sync.aligned;"),
+            Warpgroup::Wait(left) => {
                 self.line(format_args!("wgmma.wait_group.sync.aligned {left};"));
             }
-            Inst::WarpgroupMultiply {
+            Warpgroup::Multiply {
                 fragment,
                 sums,
                 fresh,
                 a,
                 b,
             } => self.warpgroup_multiply(fragment, (sums, *fresh), [a, b]),
-            _ => {}
         }
     }
 
@@ -36,7 +35,7 @@ impl Printer<'_> {
         let (low, high, whole) = (self.temp("tr"), self.temp("tr"), self.temp("tl"));
         self.line(format_args!("add.s32 {low}, {units}, {};", beyond + DEPTH));
         // A swizzle of one bit is called 3, of two 2, of three 1.
-        let upper = l.pitch * bytes / 16 | (4 - l.swizzle.bits) << 30;
+        let upper = (l.pitch * bytes / 16) | ((4 - l.swizzle.bits) << 30);
         self.line(format_args!("mov.b32 {high}, {};", upper as i32));
         self.line(format_args!("mov.b64 {whole}, {{{low}, {high}}};"));
         whole

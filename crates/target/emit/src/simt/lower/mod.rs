@@ -19,7 +19,7 @@ mod warpgroup;
 mod warpgroup_parts;
 
 use super::build::Build;
-use super::ir::{Buffer, Inst, Op, Program, Reg, Ty};
+use super::ir::{Buffer, Inst, Op, Program, Reg, Ty, Warpgroup};
 use crate::EmitError;
 use expr::{Binary, Compare};
 use kernel::{
@@ -164,7 +164,7 @@ fn fragment(
     };
     let shape = match f.m {
         16 => f.n == 8,
-        64 => (8..=256).contains(&f.n) && f.n % 8 == 0,
+        64 => (8..=256).contains(&f.n) && f.n.is_multiple_of(8),
         _ => false,
     };
     if !shape || f.acc != DType::F32 || depth != Some(f.k) {
@@ -418,7 +418,7 @@ impl Lower<'_> {
             self.b.push(Inst::Wait(0));
         }
         if self.warpgroups() {
-            self.b.push(Inst::ProxyFence);
+            self.b.push(Inst::Warpgroup(Warpgroup::ProxyFence));
         }
         self.b.push(Inst::Barrier);
         self.b.forget_shared();

@@ -2,7 +2,7 @@
 //! loop that reads it.
 use super::state::{At, Axis, Lower, Result, SharedTile, TileStorage};
 use super::walk::Guard;
-use crate::simt::ir::{Inst, Reg};
+use crate::simt::ir::{Inst, Reg, Warpgroup};
 use expr::{Binary, Compare};
 use kernel::{AxisTile, Node, OperandId, Stmt, TileId};
 use layout::DType;
@@ -352,7 +352,7 @@ impl Lower<'_> {
         self.b.forget_shared();
         self.b.close_loop(i, (zero, total, one));
         if behind > 0 {
-            self.b.push(Inst::WarpgroupWait(0));
+            self.b.push(Inst::Warpgroup(Warpgroup::Wait(0)));
         }
         self.left_ring(arrays, before, pending, total)
     }

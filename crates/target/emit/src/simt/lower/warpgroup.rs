@@ -4,7 +4,7 @@
 //! that where it has more than 16 the blocks of one instruction are as many times eight lines apart.
 use super::matrix::{Contraction, Left, Staged};
 use super::state::{Lower, Result, SharedTile};
-use crate::simt::ir::{Inst, Lines, Reg, Var};
+use crate::simt::ir::{Inst, Lines, Reg, Var, Warpgroup};
 use kernel::{Factors, Swizzle};
 use std::rc::Rc;
 
@@ -27,11 +27,11 @@ impl Lower<'_> {
         }
         let [left, right] = [left, &p.right].map(Staged::home).map(Rc::clone);
         let [a, b] = [&left, &right].map(|h| self.in_stage(h));
-        self.b.push(Inst::WarpgroupFence);
+        self.b.push(Inst::Warpgroup(Warpgroup::Fence));
         self.products(p, (&p.sums, false), (&left, a), (&right, b))?;
-        self.b.push(Inst::WarpgroupCommit);
+        self.b.push(Inst::Warpgroup(Warpgroup::Commit));
         let left = u32::from(self.products_ahead);
-        self.b.push(Inst::WarpgroupWait(left));
+        self.b.push(Inst::Warpgroup(Warpgroup::Wait(left)));
         Ok(())
     }
 
@@ -70,13 +70,13 @@ impl Lower<'_> {
                 let halves = [&sums[i as usize], &sums[(tall + i) as usize]];
                 let each = (0..sums[0].len()).step_by(2);
                 let list = each.flat_map(|c| halves.map(|h| [h[c], h[c + 1]]));
-                self.b.push(Inst::WarpgroupMultiply {
+                self.b.push(Inst::Warpgroup(Warpgroup::Multiply {
                     fragment: p.fragment,
                     sums: list.flatten().collect(),
                     fresh: fresh && step == 0,
                     a,
                     b,
-                });
+                }));
             }
         }
         Ok(())

@@ -6,7 +6,7 @@
 use super::matrix::{Left, Staged};
 use super::parts::CHUNK;
 use super::state::{Lower, Result, SharedTile};
-use crate::simt::ir::{Inst, Reg, SharedArray, Ty, Var};
+use crate::simt::ir::{Inst, Reg, SharedArray, Ty, Var, Warpgroup};
 use expr::Compare;
 use kernel::{AxisTile, Factors, OperandId, Stmt, TileId};
 use layout::DType;
@@ -99,7 +99,7 @@ impl Lower<'_> {
         let into = self.remainder(far, stages.into());
         self.copy_piece(copies, (cuts, counts, total), far, into)?;
         self.enter_piece(cuts, counts, i);
-        self.b.push(Inst::WarpgroupFence);
+        self.b.push(Inst::Warpgroup(Warpgroup::Fence));
         let place = self.remainder(i, PLACES);
         // The small products first.
         for (n, (a, b)) in [(false, true), (true, false), (true, true)]
@@ -109,9 +109,9 @@ impl Lower<'_> {
             let [left, right] = [&tops, &lows].map(|f| self.place_of(f, place));
             self.products(&p, (&own, n == 0), tops.of(a, left), lows.of(b, right))?;
         }
-        self.b.push(Inst::WarpgroupCommit);
+        self.b.push(Inst::Warpgroup(Warpgroup::Commit));
         self.cut(&[&tops, &lows], next, total)?;
-        self.b.push(Inst::WarpgroupWait(0));
+        self.b.push(Inst::Warpgroup(Warpgroup::Wait(0)));
         let stage = self.remainder(i, stages.into());
         let outer = self.stage.replace(stage);
         let groups = (p.rows, p.columns);

@@ -1,6 +1,7 @@
 //! Copies beside what follows, and matrix instructions.
 use super::super::ir::{Inst, Reg, Ty, Var};
 use super::{Machine, Memory, R, StopReason, strange};
+use crate::simt::arith::TF32;
 use kernel::{Fragment, OperandId};
 use layout::DType;
 use std::collections::VecDeque;
@@ -23,9 +24,6 @@ pub(super) struct Copies {
 const WARP: usize = 32;
 const LINES: usize = 8;
 const LINE_BITS: u32 = 128;
-
-/// Bits of an f32 that take part in a product in TF32.
-pub(super) const TF32: u32 = 0xffff_e000;
 
 /// The bits of a 16-bit float, to which `v` is rounded.
 pub(super) fn half_bits(v: f32, d: DType) -> u16 {

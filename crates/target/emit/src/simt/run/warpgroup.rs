@@ -1,131 +1,16 @@
 //! Products of warpgroups, which go on beside what follows: they are made when their group is waited for, and what
 //! they read is not written before.
-use super::super::ir::{Inst, Lines, Var};
-use super::matrix::TF32;
+use super::super::ir::{Lines, Var, Warpgroup};
+use super::proxy::{Factor, GROUP, Product, Seen};
 use super::{Machine, Memory, R, StopReason};
+use crate::simt::arith::TF32;
 use kernel::Fragment;
 use layout::DType;
-use std::collections::VecDeque;
 
-/// Threads of a warpgroup, and of a warp.
-const GROUP: usize = 128;
+/// Threads of a warp.
 const WARP: usize = 32;
 /// Lines of a block of a factor.
 const BLOCK: i64 = 8;
-
-/// A factor: how it lies, and its first element.
-type Factor = (Lines, i64);
-
-/// A product under way.
-#[derive(Clone)]
-struct Product {
-    fragment: Fragment,
-    sums: Vec<Var>,
-    fresh: bool,
-    a: Factor,
-    b: Factor,
-}
-
-/// Products of one warpgroup: those that are in no group yet, and groups, the oldest first.
-#[derive(Default)]
-pub(super) struct Products {
-    open: Vec<Product>,
-    groups: VecDeque<Vec<Product>>,
-}
-
-/// Whether products of warpgroups see an element.
-#[derive(Clone, Copy, Default, PartialEq)]
-pub(super) enum Seen {
-    #[default]
-    Yes,
-    /// It was written since.
-    Written,
-    /// Its writer has said so since ([`Inst::ProxyFence`]), and no barrier came yet.
-    Fenced,
-}
-
-/// What matters of shared memory for products of warpgroups; nothing where a program has none.
-#[derive(Default)]
-pub(super) struct Proxy {
-    products: Vec<Products>,
-    /// Per array and element: whether it is seen, and how many products under way read it.
-    elements: Vec<Vec<(Seen, u32)>>,
-    /// What each thread wrote and did not fence, and what was fenced.
-    written: Vec<Vec<(u32, usize)>>,
-    fenced: Vec<(u32, usize)>,
-}
-
-fn multiplies(body: &[Inst]) -> bool {
-    let one = |i: &Inst| matches!(i, Inst::WarpgroupMultiply { .. }) || multiplies(i.body());
-    body.iter().any(one)
-}
-
-impl Proxy {
-    pub fn of(p: &super::Program, lanes: usize) -> Proxy {
-        if !multiplies(&p.body) {
-            return Proxy::default();
-        }
-        let array =
-            |a: &crate::simt::ir::SharedArray| vec![Default::default(); a.elements as usize];
-        Proxy {
-            products: (0..lanes.div_ceil(GROUP))
-                .map(|_| Products::default())
-                .collect(),
-            elements: p.shared.iter().map(array).collect(),
-            written: vec![vec![]; lanes],
-            fenced: vec![],
-        }
-    }
-
-    /// Thread `lane` writes an element.
-    pub fn write(&mut self, array: u32, at: usize, lane: usize) -> R<()> {
-        let Some(e) = self
-            .elements
-            .get_mut(array as usize)
-            .and_then(|a| a.get_mut(at))
-        else {
-            return Ok(());
-        };
-        if e.1 > 0 {
-            return Err("a write to what a product under way reads".into());
-        }
-        e.0 = Seen::Written;
-        self.written[lane].push((array, at));
-        Ok(())
-    }
-
-    /// All threads met.
-    pub fn barrier(&mut self) {
-        for (array, at) in self.fenced.drain(..) {
-            let seen = &mut self.elements[array as usize][at].0;
-            if *seen == Seen::Fenced {
-                *seen = Seen::Yes;
-            }
-        }
-    }
-
-    fn fence(&mut self, lane: usize) {
-        let Some(list) = self.written.get_mut(lane) else {
-            return;
-        };
-        for (array, at) in list.drain(..) {
-            let seen = &mut self.elements[array as usize][at].0;
-            if *seen == Seen::Written {
-                *seen = Seen::Fenced;
-                self.fenced.push((array, at));
-            }
-        }
-    }
-
-    /// Whether a product of the thread's warpgroup that is under way adds to `v`.
-    pub fn busy(&self, v: Var, lane: usize) -> bool {
-        let Some(own) = self.products.get(lane / GROUP) else {
-            return false;
-        };
-        let all = own.groups.iter().flatten().chain(&own.open);
-        all.into_iter().any(|p| p.sums.contains(&v))
-    }
-}
 
 /// Elements of a factor of so many lines, `deep` of each.
 fn places(f: &Factor, lines: i64, deep: i64) -> impl Iterator<Item = i64> + use<> {
@@ -144,8 +29,8 @@ fn swizzled(at: i64, l: &Lines) -> i64 {
 
 impl<M: Memory> Machine<'_, M> {
     /// A product of warpgroups, its groups, or a fence.
-    pub(super) fn warpgroups(&mut self, i: &Inst, active: &[usize]) -> Result<(), StopReason> {
-        if matches!(i, Inst::ProxyFence) {
+    pub(super) fn warpgroups(&mut self, w: &Warpgroup, active: &[usize]) -> Result<(), StopReason> {
+        if matches!(w, Warpgroup::ProxyFence) {
             active.iter().for_each(|&l| self.proxy.fence(l));
             return Ok(());
         }
@@ -154,20 +39,20 @@ impl<M: Memory> Machine<'_, M> {
             return Err("a product where not all threads of a warpgroup come by".into());
         }
         for first in active.iter().copied().step_by(GROUP) {
-            match i {
-                Inst::WarpgroupMultiply {
+            match w {
+                Warpgroup::Multiply {
                     fragment,
                     sums,
                     fresh,
                     a,
                     b,
                 } => self.begin(first, (fragment, sums, *fresh), (a, b))?,
-                Inst::WarpgroupCommit => {
+                Warpgroup::Commit => {
                     let own = &mut self.proxy.products[first / GROUP];
                     let open = std::mem::take(&mut own.open);
                     own.groups.push_back(open);
                 }
-                Inst::WarpgroupWait(left) => {
+                Warpgroup::Wait(left) => {
                     while self.proxy.products[first / GROUP].groups.len() > *left as usize {
                         let done = self.proxy.products[first / GROUP].groups.pop_front();
                         for p in done.unwrap_or_default() {
