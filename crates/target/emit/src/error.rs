@@ -18,6 +18,8 @@ pub enum EmitError {
     #[error(transparent)]
     Kernel(#[from] kernel::KernelError),
     /// An architecture that nothing is printed for.
-    #[error("architecture '{0}' is not known to the PTX emitter; use sm_75, sm_80, sm_90 or sm_90a")]
+    #[error(
+        "architecture '{0}' is not known to the PTX emitter; use sm_75, sm_80, sm_90 or sm_90a"
+    )]
     Arch(String),
 }

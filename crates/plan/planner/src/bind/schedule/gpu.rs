@@ -416,7 +416,9 @@ impl Gpu<'_> {
     fn longest(&self, f: Fragment, axis: AxisId) -> Option<u32> {
         let most = self.space.extent(axis).max(i64::from(f.k));
         let depths = self.gpu.depths.iter().copied();
-        let fits = |d: &u32| i64::from(*d) <= most && d % f.k == 0 && group_lines(f, *d).is_some();
+        let fits = |d: &u32| {
+            i64::from(*d) <= most && d.is_multiple_of(f.k) && group_lines(f, *d).is_some()
+        };
         depths.filter(fits).max()
     }
 
