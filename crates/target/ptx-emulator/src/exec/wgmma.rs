@@ -10,76 +10,14 @@ use crate::machine::cta::lanes;
 use crate::machine::warp::GroupState;
 use crate::machine::warpgroup::Tiles;
 use crate::program::*;
-use crate::sm90::{FactorA, Sm90, Wgmma};
+use crate::sm90::{FactorA, Wgmma};
 use std::sync::Arc;
 
 /// Rows of D.
 const ROWS: usize = 64;
 
 impl Ctx<'_> {
-    pub(crate) fn sm90(&mut self, op: &Sm90, act: u32, mask: u32) -> Flow {
-        let aligned = matches!(
-            op,
-            Sm90::Wgmma(_)
-                | Sm90::WgmmaFence
-                | Sm90::WgmmaCommit
-                | Sm90::WgmmaWait(_)
-                | Sm90::SetRegisters(..)
-                | Sm90::ClusterArrive(true, _)
-                | Sm90::ClusterWait(true, _)
-        );
-        if aligned && act == mask && self.holds(act) {
-            return self.come_again(act);
-        }
-        match op {
-            Sm90::Wgmma(m) => return self.wgmma(m, act),
-            Sm90::WgmmaFence => self.w.flight.stretch += 1,
-            Sm90::WgmmaCommit => self.w.flight.commit(),
-            Sm90::WgmmaWait(keep) => self.wgmma_wait(*keep),
-            Sm90::ProxyFence => self.proxy_fence(act),
-            Sm90::InitFence => self.fence(Scope::Gpu, act),
-            Sm90::MbarrierInit(a, n) => self.mbarrier_init(a, *n, act),
-            Sm90::MbarrierInval(a) => self.mbarrier_inval(a, act),
-            Sm90::MbarrierArrive(m) => self.mbarrier_arrive(m, act),
-            Sm90::MbarrierExpect(a, n) => self.mbarrier_expect(a, *n, act),
-            Sm90::MbarrierWait(p, a, phase, parity, acquire) => {
-                self.mbarrier_wait((*p, a, *phase), *parity, *acquire, act);
-            }
-            Sm90::CpArrive(a, noinc) => self.cp_arrive(a, *noinc, act),
-            Sm90::SetRegisters(up, n) => {
-                if self.set_registers(*up, *n) == Flow::Blocked {
-                    return self.come_again(act);
-                }
-            }
-            Sm90::BulkLoad(d, s, n, b, mask) => self.bulk_load((d, s, *n), b, *mask, act),
-            Sm90::BulkPut(d, s, n, b) => self.bulk_put(d, s, *n, b, act),
-            Sm90::StoreAsync(a, b) => self.store_async(a, b, act),
-            Sm90::Mapa(wide, d, a, rank) => self.mapa(*wide, *d, *a, *rank, act),
-            Sm90::CtaRank(wide, d, a) => self.cta_rank(*wide, *d, *a, act),
-            Sm90::ClusterArrive(_, release) => self.cluster_arrive(*release, act),
-            Sm90::ClusterWait(_, acquire) => return self.cluster_wait(*acquire, act, mask),
-            Sm90::BulkStore(d, s, n) => self.bulk_store(d, s, *n, act),
-            Sm90::TensorLoad(t) => self.tensor_load(t, act),
-            Sm90::TensorStore(t) => self.tensor_store(t, act),
-            Sm90::BulkCommit => {
-                for l in lanes(act) {
-                    self.w.bulk[l as usize].committed += 1;
-                }
-            }
-            Sm90::BulkWait(keep, read) => self.bulk_wait(*keep, *read, act),
-        }
-        Flow::Next
-    }
-
-    /// The instruction is not done yet and counts when it is.
-    pub(crate) fn come_again(&mut self, act: u32) -> Flow {
-        let c = &mut self.world.counts[self.pc as usize];
-        c.issued -= 1;
-        c.lanes -= u64::from(act.count_ones());
-        Flow::Blocked
-    }
-
-    fn wgmma(&mut self, m: &Wgmma, act: u32) -> Flow {
+    pub(crate) fn wgmma(&mut self, m: &Wgmma, act: u32) -> Flow {
         let Some((tiles, product)) = self.together_at(m, act) else {
             return self.come_again(act);
         };
@@ -195,21 +133,21 @@ impl Ctx<'_> {
         let [a, b] = g.descriptors;
         let (n, k) = (m.n as usize, m.k as usize);
         let a = match m.a {
-            FactorA::Descriptor(_) => self.tile(m, &agent, a, 0),
+            FactorA::Descriptor(_) => self.tile(m, &agent, a, (0, k, 1)),
             FactorA::Registers(_) => Vec::new(),
         };
-        let by_n = self.tile(m, &agent, b, 1);
-        let mut b = vec![0.0; n * k];
-        for (j, row) in by_n.chunks_exact(k).enumerate() {
-            for (x, v) in row.iter().enumerate() {
-                b[x * n + j] = *v;
-            }
-        }
+        let b = self.tile(m, &agent, b, (1, 1, n));
         Tiles { a, b }
     }
 
-    /// One factor, A (0) or B (1), by rows of k.
-    fn tile(&mut self, m: &Wgmma, agent: &Agent, bits: u64, which: usize) -> Vec<f32> {
+    /// One factor, A (0) or B (1), with the distances at which m or n, and k, are to lie.
+    fn tile(
+        &mut self,
+        m: &Wgmma,
+        agent: &Agent,
+        bits: u64,
+        (which, by_row, by_k): (usize, usize, usize),
+    ) -> Vec<f32> {
         let (rows, k) = ([ROWS, m.n as usize][which], m.k as usize);
         let ty = [m.a_ty, m.b_ty][which];
         let mut out = vec![0.0; rows * k];
@@ -223,6 +161,12 @@ impl Ctx<'_> {
         let e = 16 / m.bytes() as usize;
         let across = m.transposed[which];
         let (outer, inner) = if across { (k, rows / e) } else { (rows, k / e) };
+        let (by_outer, by_inner) = if across {
+            (by_k, by_row)
+        } else {
+            (by_row, by_k)
+        };
+        let sign = if m.negated[which] { -1.0 } else { 1.0 };
         for i in 0..outer {
             for c in 0..inner {
                 let (x, y) = (i as u64, c as u64);
@@ -234,14 +178,9 @@ impl Ctx<'_> {
                 let Some(words) = self.async_read(agent, at) else {
                     return out;
                 };
-                for j in 0..e {
-                    let v = open(ty, &words, j);
-                    let to = if across {
-                        (c * e + j) * k + i
-                    } else {
-                        i * k + c * e + j
-                    };
-                    out[to] = if m.negated[which] { -v } else { v };
+                let first = i * by_outer + c * e * by_inner;
+                for (j, v) in opened(ty, &words)[..e].iter().enumerate() {
+                    out[first + j * by_inner] = sign * v;
                 }
             }
         }
@@ -286,9 +225,8 @@ impl Ctx<'_> {
             let v = self.w.a32(self.k, *reg);
             for (l, v) in v.iter().enumerate() {
                 let (row, at) = (l / 4 + 8 * (r & 1), e * (l % 4) + 4 * e * (r >> 1));
-                for j in 0..e {
-                    let x = open(m.a_ty, &[*v; 4], j);
-                    a[row * k + at + j] = if m.negated[0] { -x } else { x };
+                for (j, x) in opened(m.a_ty, &[*v; 4])[..e].iter().enumerate() {
+                    a[row * k + at + j] = if m.negated[0] { -x } else { *x };
                 }
             }
         }
@@ -314,19 +252,17 @@ impl Ctx<'_> {
 
     /// The sums so far, from registers.
     fn gather(&self, m: &Wgmma, n: usize, c: &mut [f32]) {
-        for (i, r) in m.d.iter().enumerate() {
-            if *r == SINK {
-                continue;
-            }
+        let lanes = lane_places(n);
+        for (i, r) in m.d.iter().enumerate().filter(|r| *r.1 != SINK) {
             let v = self.w.a32(self.k, *r);
-            for (l, v) in v.iter().enumerate() {
+            let at = register_place(i, n, m.d_half);
+            for l in 0..32 {
+                let to = at + lanes[l];
                 if m.d_half {
-                    let (row, col) = place(2 * i, l);
-                    c[row * n + col] = from_f16(v & 0xffff);
-                    c[row * n + col + 1] = from_f16(v >> 16);
+                    c[to] = from_f16(v[l] & 0xffff);
+                    c[to + 1] = from_f16(v[l] >> 16);
                 } else {
-                    let (row, col) = place(i, l);
-                    c[row * n + col] = f32::from_bits(*v);
+                    c[to] = f32::from_bits(v[l]);
                 }
             }
         }
@@ -334,49 +270,59 @@ impl Ctx<'_> {
 
     /// The new sums, into registers.
     fn scatter(&mut self, m: &Wgmma, n: usize, c: &[f32], add: bool, act: u32) {
-        for (i, r) in m.d.iter().enumerate() {
-            if *r == SINK {
-                continue;
-            }
-            let before = self.w.r32[*r as usize];
+        let lanes = lane_places(n);
+        for (i, r) in m.d.iter().enumerate().filter(|r| *r.1 != SINK) {
+            let at = register_place(i, n, m.d_half);
             let mut v = [0u32; 32];
-            for (l, v) in v.iter_mut().enumerate() {
-                let half = |x: f32| to_f16(f64::from(f32::from_bits(canonical(x))), Rnd::Near);
-                let (row, col) = place(if m.d_half { 2 * i } else { i }, l);
-                let x = c[row * n + col];
-                *v = if m.integer() {
+            if m.integer() {
+                let before = self.w.r32[*r as usize];
+                for l in 0..32 {
                     let old = if add { i64::from(before[l] as i32) } else { 0 };
-                    let sum = old + x as i64;
-                    match m.sat {
+                    let sum = old + c[at + lanes[l]] as i64;
+                    v[l] = match m.sat {
                         true => sum.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as u32,
                         false => sum as u32,
-                    }
-                } else if m.d_half {
-                    half(x) | half(c[row * n + col + 1]) << 16
-                } else {
-                    canonical(x)
-                };
+                    };
+                }
+            } else if m.d_half {
+                let half = |x: f32| to_f16(f64::from(f32::from_bits(canonical(x))), Rnd::Near);
+                for l in 0..32 {
+                    let from = at + lanes[l];
+                    v[l] = half(c[from]) | half(c[from + 1]) << 16;
+                }
+            } else {
+                for l in 0..32 {
+                    v[l] = canonical(c[at + lanes[l]]);
+                }
             }
             self.w.put32(*r, act, &v);
         }
     }
 }
 
-/// Row and column of element `i` of lane `l`'s sums, inside the warp's 16 rows.
-fn place(i: usize, l: usize) -> (usize, usize) {
-    (l / 4 + 8 * (i / 2 % 2), 8 * (i / 4) + l % 4 * 2 + i % 2)
+/// Where the lanes' sums lie among 16 rows of `n`, from their register's place on.
+fn lane_places(n: usize) -> [usize; 32] {
+    std::array::from_fn(|l| l / 4 * n + l % 4 * 2)
 }
 
-/// Element `j` of some words.
-fn open(ty: MmaTy, words: &[u32; 4], j: usize) -> f32 {
+/// Where the sums of register `i` lie, those of lane 0 first; a register of halves has two.
+fn register_place(i: usize, n: usize, half: bool) -> usize {
+    let i = if half { 2 * i } else { i };
+    i / 2 % 2 * 8 * n + 8 * (i / 4) + i % 2
+}
+
+/// The elements of some words.
+fn opened(ty: MmaTy, words: &[u32; 4]) -> [f32; 16] {
+    let mut out = [0f32; 16];
     let half = |j: usize| words[j / 2] >> (16 * (j % 2)) & 0xffff;
     let byte = |j: usize| (words[j / 4] >> (8 * (j % 4))) as u8;
     match ty {
-        MmaTy::F16 => from_f16(half(j)),
-        MmaTy::BF16 => f32::from_bits(half(j) << 16),
+        MmaTy::F16 => (0..8).for_each(|j| out[j] = from_f16(half(j))),
+        MmaTy::BF16 => (0..8).for_each(|j| out[j] = f32::from_bits(half(j) << 16)),
         // Only the upper 19 bits take part.
-        MmaTy::TF32 => f32::from_bits(words[j] & 0xffff_e000),
-        MmaTy::S8 => f32::from(byte(j) as i8),
-        MmaTy::U8 => f32::from(byte(j)),
+        MmaTy::TF32 => (0..4).for_each(|j| out[j] = f32::from_bits(words[j] & 0xffff_e000)),
+        MmaTy::S8 => (0..16).for_each(|j| out[j] = f32::from(byte(j) as i8)),
+        MmaTy::U8 => (0..16).for_each(|j| out[j] = f32::from(byte(j))),
     }
+    out
 }

@@ -11,6 +11,20 @@ pub(crate) struct Piece {
     pub bytes: u32,
 }
 
+impl Piece {
+    /// Words of shared memory that it touches.
+    pub fn words(&self) -> std::ops::Range<usize> {
+        (self.shared / 4) as usize..(self.shared + self.bytes).div_ceil(4) as usize
+    }
+
+    /// Its bytes in word `w`, a bit each.
+    pub fn mask(&self, w: usize) -> u8 {
+        let at = 4 * w as u32;
+        let inside = |b: &u32| (self.shared..self.shared + self.bytes).contains(&(at + b));
+        (0..4).filter(inside).fold(0, |m, b| m | 1 << b)
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     /// Global memory to shared memory, counted at a barrier.
