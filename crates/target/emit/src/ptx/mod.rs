@@ -3,7 +3,7 @@
 //! One CTA runs one task: `%ctaid.x` is the task's number in raster order. What its threads do is said by
 //! [`crate::simt`], for every family and with matrix instructions or without; this module prints it, counts its
 //! instructions and estimates its registers. Matrix instructions are `mma.sync.m16n8k16` of f16 or bf16 into f32,
-//! whose fragments `ldmatrix` loads; copies that go on beside what follows are `cp.async`, from sm_80 on.
+//! whose fragments `ldmatrix` loads, and `wgmma` for sm_90a, which reads shared memory itself; copies that go on beside what follows are `cp.async`, from sm_80 on.
 //!
 //! Rules of storage: a tile in shared memory has the order of the tile's own axes, the last one innermost; one that
 //! a matrix instruction reads has the axes of its rows or columns, and those that are summed, together. Swizzles
