@@ -16,8 +16,8 @@ struct Product {
     over: Vec<AxisId>,
 }
 
-/// The kernel's contractions and the type of their factors, where matrix instructions can compute them all.
-fn products(k: &Kernel) -> Option<(Vec<Product>, DType)> {
+/// The kernel's contractions and the types of their factors, where matrix instructions can compute them all.
+fn products(k: &Kernel) -> Option<(Vec<Product>, [DType; 2])> {
     let mut found = vec![];
     for s in &k.body {
         if let Stmt::Contract { acc, a, b, over } = s {
@@ -29,10 +29,20 @@ fn products(k: &Kernel) -> Option<(Vec<Product>, DType)> {
         }
     }
     let of = |t: TileId| k.tiles[t as usize].dtype;
-    let input = of(found.first()?.factors[0]);
-    let fits = |p: &Product| of(p.acc) == DType::F32 && p.factors.iter().all(|&t| of(t) == input);
-    let taken = matches!(input, DType::F16 | DType::BF16 | DType::F32);
-    (taken && found.iter().all(fits)).then_some((found, input))
+    let first = found.first()?;
+    let types = first.factors.map(of);
+    let fits = |acc: DType| {
+        let same = |p: &Product| of(p.acc) == acc && p.factors.map(of) == types;
+        found.iter().all(same)
+    };
+    let taken = match types {
+        [DType::I8 | DType::U8, DType::I8 | DType::U8] => {
+            fits(DType::I32) && found.len() == 1 && lie_along_depth(k, first)
+        }
+        [DType::F16 | DType::BF16 | DType::F32, right] => fits(DType::F32) && right == types[0],
+        _ => false,
+    };
+    taken.then_some((found, types))
 }
 
 /// `size` positions over `axes`, in powers of two.
@@ -53,7 +63,7 @@ fn split(axes: &[AxisId], size: i64, rng: &mut Rng) -> Vec<AxisTile> {
 /// Random schedules with matrix instructions; none where the kernel has nothing for them, and some that break a
 /// rule are for the caller to leave out.
 pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
-    let Some((products, input)) = products(k) else {
+    let Some((products, types)) = products(k) else {
         return vec![];
     };
     let axes = |t: TileId| &k.tiles[t as usize].axes;
@@ -81,11 +91,12 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
         return vec![];
     }
     let mut out = vec![];
-    let groups = alone && lie_along_depth(k, first);
+    // Texts for drivers that are not the newest have none of two types.
+    let groups = alone && types[0] == types[1] && lie_along_depth(k, first);
     for _ in 0..TRIES {
         if groups && rng.once_in(2) {
             let cut = [&rows[..], &scores, &batch];
-            out.push(warpgroups(k, &products, cut, input, rng));
+            out.push(warpgroups(k, &products, cut, types, rng));
             continue;
         }
         let warps = [
@@ -93,11 +104,13 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
             if alone { rng.of(&[1, 2]) } else { 1 },
         ];
         // Warps along the depth have a fragment's depth each at least.
-        let depth = rng.of(&[16i64, 32, 64, 128]);
+        let least = i64::from(256 / types[0].bits()).max(16);
+        let depth = least * rng.of(&[1i64, 2, 4, 8]).min(128 / least);
         let inner = last.over.last().map(|&a| &k.axes[a as usize].extent);
         let there = inner.and_then(|e| e.known()).unwrap_or(depth).min(depth);
         let deep = rng.of(&[1u32, 1, 2, 4]);
-        let deep = match alone && there % (16 * i64::from(deep)) == 0 && there.count_ones() == 1 {
+        let deep = match alone && there % (least * i64::from(deep)) == 0 && there.count_ones() == 1
+        {
             true => deep,
             false => 1,
         };
@@ -129,7 +142,10 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
             loops: &loops,
         };
         let (places, most) = cuts.places(rng);
-        let bytes: Vec<u32> = [2, 4, 8, 16].into_iter().filter(|b| *b <= most).collect();
+        let bytes: Vec<u32> = [1, 2, 4, 8, 16]
+            .into_iter()
+            .filter(|b| *b <= most)
+            .collect();
         out.push(Schedule {
             grid,
             loops,
@@ -139,7 +155,7 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
             mapping: mapping(
                 (warps, deep),
                 (&rows, columns),
-                fragment(input, rng),
+                fragment(types, rng),
                 rng.of(&bytes),
             ),
         });
@@ -170,10 +186,10 @@ fn warpgroups(
     k: &Kernel,
     products: &[Product],
     [rows, columns, batch]: [&[AxisId]; 3],
-    input: DType,
+    types: [DType; 2],
     rng: &mut Rng,
 ) -> Schedule {
-    let bits = input.bits();
+    let bits = types[0].bits();
     let line = rng.of(&[32, 64, 128]);
     let depth = i64::from(line * 8 / bits);
     let (warps, wide) = (rng.of(&[4u32, 8]), rng.of(&[16i64, 32, 64]));
@@ -201,17 +217,14 @@ fn warpgroups(
             *swizzle = own;
         }
     }
-    let bytes: Vec<u32> = [2, 4, 8, 16].into_iter().filter(|b| *b <= most).collect();
+    let bytes: Vec<u32> = [1, 2, 4, 8, 16]
+        .into_iter()
+        .filter(|b| *b <= most)
+        .collect();
     let instruction = Fragment {
         m: 64,
         n: wide as u32,
-        k: 256 / bits,
-        input,
-        acc: DType::F32,
-        factors: match input {
-            DType::F32 => rng.of(&[Factors::Tf32, Factors::Tf32x3]),
-            _ => Factors::Whole,
-        },
+        ..fragment(types, rng)
     };
     // Parts are made of a piece while the one before is multiplied.
     let parts = instruction.factors == Factors::Tf32x3;
@@ -236,18 +249,23 @@ fn warpgroups(
 }
 
 /// The matrix instruction for factors of a type: of f32 one or three products.
-fn fragment(input: DType, rng: &mut Rng) -> Fragment {
-    let (k, factors) = match input {
-        DType::F32 => (8, rng.of(&[Factors::Tf32, Factors::Tf32x3])),
-        _ => (16, Factors::Whole),
+fn fragment(types: [DType; 2], rng: &mut Rng) -> Fragment {
+    let [input, right] = types;
+    let factors = match input {
+        DType::F32 => rng.of(&[Factors::Tf32, Factors::Tf32x3]),
+        _ => Factors::Whole,
     };
     Fragment {
         m: 16,
         n: 8,
-        k,
+        k: 256 / input.bits(),
         input,
-        acc: DType::F32,
+        acc: match input.is_float() {
+            true => DType::F32,
+            false => DType::I32,
+        },
         factors,
+        right: (right != input).then_some(right),
     }
 }
 
@@ -342,6 +360,9 @@ fn swizzle(line: u32, bits: u32, rng: &mut Rng) -> Swizzle {
         (2, 2, 3),
         (3, 2, 3),
         (3, 2, 4),
+        (1, 4, 3),
+        (2, 4, 3),
+        (3, 4, 3),
     ];
     let all = all.map(|(n, base, shift)| Swizzle {
         bits: n,

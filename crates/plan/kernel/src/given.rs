@@ -207,10 +207,11 @@ fn fragment(text: &str) -> Read<Option<Fragment>> {
             "an instruction is 'fma' or as 'mma.m16n8k16 f16->f32'",
         );
     };
-    let (input, factors) = match input {
-        "tf32" => (DType::F32, Factors::Tf32),
-        "3xtf32" => (DType::F32, Factors::Tf32x3),
-        whole => (dtype(whole)?, Factors::Whole),
+    let (input, factors, right) = match (input, input.split_once('*')) {
+        ("tf32", _) => (DType::F32, Factors::Tf32, None),
+        ("3xtf32", _) => (DType::F32, Factors::Tf32x3, None),
+        (_, Some((left, right))) => (dtype(left)?, Factors::Whole, Some(dtype(right)?)),
+        (whole, None) => (dtype(whole)?, Factors::Whole, None),
     };
     Ok(Some(Fragment {
         m: number(m, 1)?,
@@ -219,6 +220,7 @@ fn fragment(text: &str) -> Read<Option<Fragment>> {
         input,
         acc: dtype(acc)?,
         factors,
+        right,
     }))
 }
 

@@ -81,6 +81,9 @@ pub struct Fragment {
     pub acc: DType,
     #[serde(default)]
     pub factors: Factors,
+    /// Type of the right factor, with the columns, where it is another than `input`.
+    #[serde(default)]
+    pub right: Option<DType>,
 }
 
 /// Rows that a warp has of a tensor-core instruction's sums.
@@ -91,6 +94,17 @@ impl Fragment {
     /// memory where the instruction goes on beside what follows.
     pub fn warps(&self) -> u32 {
         (self.m / WARP_ROWS).max(1)
+    }
+
+    /// Types of the left factor, with the rows, and of the right one.
+    pub fn types(&self) -> [DType; 2] {
+        [self.input, self.right.unwrap_or(self.input)]
+    }
+
+    /// Whether both factors have to lie along what is summed: no instruction turns elements of 8 bits, or what a
+    /// warpgroup reads.
+    pub fn along_depth(&self) -> bool {
+        self.warps() > 1 || self.input.bits() == 8
     }
 
     /// Instructions for one product of its size.
@@ -113,6 +127,7 @@ impl Fragment {
     /// What its factors are to execution units.
     pub fn number(&self) -> NumType {
         match self.factors {
+            Factors::Whole if self.input.bits() == 8 => NumType::I8,
             Factors::Whole => NumType::from(self.input),
             Factors::Tf32 | Factors::Tf32x3 => NumType::Tf32,
         }
@@ -121,7 +136,10 @@ impl Fragment {
     /// What its factors are called in texts.
     pub fn factor_name(&self) -> String {
         match self.factors {
-            Factors::Whole => self.input.to_string(),
+            Factors::Whole => match self.right {
+                Some(right) => format!("{}*{right}", self.input),
+                None => self.input.to_string(),
+            },
             Factors::Tf32 => "tf32".into(),
             Factors::Tf32x3 => "3xtf32".into(),
         }

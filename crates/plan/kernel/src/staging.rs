@@ -50,15 +50,16 @@ impl Swizzle {
         })
     }
 
-    /// Whether the swizzle maps lines of `inner` elements of so many `bits`, 16 or 32, onto themselves and blocks of
+    /// Whether the swizzle maps lines of `inner` elements of so many `bits`, 8, 16 or 32, onto themselves and blocks of
     /// 16 by 16 elements commute with it: it moves whole vectors of 16 bytes, at most of 8 elements, within a line,
     /// by bits of the line's number that eight neighbouring lines go through.
     pub fn fits(&self, inner: u32, bits: u32) -> bool {
-        let vector = 128 / bits.clamp(16, 32);
+        let vector = 128 / bits.clamp(8, 32);
         if self.bits == 0 {
             return inner.is_multiple_of(vector);
         }
-        (vector.ilog2()..=3).contains(&self.base)
+        let own = vector.ilog2();
+        (own..=own.max(3)).contains(&self.base)
             && self.bits <= 5
             && (self.bits..=10).contains(&self.shift)
             && inner.is_power_of_two()

@@ -624,6 +624,7 @@ fn product(
             input: f.input,
             acc: f.acc,
             factors: Factors::Whole,
+            right: None,
         });
     }
     (k, s)

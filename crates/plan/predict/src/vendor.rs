@@ -97,6 +97,7 @@ fn fragments(m: &Machine) -> Vec<Fragment> {
             input,
             acc,
             factors,
+            right: None,
         };
         // Whose instructions are a warp's or a warpgroup's is the library's own affair: shapes are those of a warp's.
         let warp = m.matrix_unit(found.number(), 16);

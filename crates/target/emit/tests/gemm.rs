@@ -117,6 +117,7 @@ fn schedule() -> Schedule {
                 input: DType::F16,
                 acc: DType::F32,
                 factors: Factors::Whole,
+                right: None,
             }),
             load_bytes: 16,
             unroll: 1,

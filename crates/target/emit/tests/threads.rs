@@ -133,6 +133,7 @@ impl Made {
             input: DType::F16,
             acc: DType::F32,
             factors: Factors::Whole,
+            right: None,
         };
         self.add(Inst::Multiply {
             fragment,

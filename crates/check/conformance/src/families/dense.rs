@@ -165,15 +165,30 @@ pub(super) fn fragment_extent(rng: &mut Rng) -> i64 {
 
 /// A product for matrix instructions.
 pub(super) fn matrix_product(rng: &mut Rng) -> Case {
-    let d = rng.of(&FACTORS);
+    let integers = [
+        (DType::U8, DType::I8),
+        (DType::I8, DType::U8),
+        (DType::I8, DType::I8),
+    ];
+    let types = match rng.once_in(3) {
+        true => {
+            let (a, b) = rng.of(&integers);
+            (a, b, DType::I32)
+        }
+        false => {
+            let d = rng.of(&FACTORS);
+            (d, d, F)
+        }
+    };
     let (m, nn, k) = (
         fragment_extent(rng),
         fragment_extent(rng),
         fragment_extent(rng),
     );
     let batch = rng.of(&[1, 1, 2]);
-    let deep = rng.once_in(2);
-    product_sized(rng, [batch, m, nn, k], (d, d, F), deep)
+    // Those of 8 bits are read along the depth alone.
+    let deep = types.2 != F || rng.once_in(2);
+    product_sized(rng, [batch, m, nn, k], types, deep)
 }
 
 /// A convolution for matrix instructions.

@@ -84,6 +84,7 @@ pub fn gemm_gpu() -> Schedule {
                 input: DType::F16,
                 acc: DType::F32,
                 factors: Factors::Whole,
+                right: None,
             }),
             load_bytes: 16,
             unroll: 1,

@@ -21,22 +21,39 @@ fn lacks() -> Arc<BTreeSet<Form>> {
 
 /// Matrix instructions from sm_80 on.
 fn fragments() -> Vec<Fragment> {
-    let of = |(input, k, factors)| Fragment {
+    let of = |(input, right, k, acc, factors)| Fragment {
         m: 16,
         n: 8,
         k,
         input,
-        acc: DType::F32,
+        acc,
         factors,
+        right,
     };
-    [
+    kinds().into_iter().map(of).collect()
+}
+
+/// Types of factors, depth of an instruction, type of its sums, and what it multiplies.
+type Kind = (DType, Option<DType>, u32, DType, Factors);
+
+/// What matrix instructions multiply: floats, and integers of 8 bits with signs or without on either side.
+fn kinds() -> Vec<Kind> {
+    let floats = [
         (DType::F16, 16, Factors::Whole),
         (DType::BF16, 16, Factors::Whole),
         (DType::F32, 8, Factors::Tf32),
         (DType::F32, 8, Factors::Tf32x3),
-    ]
-    .map(of)
-    .to_vec()
+    ];
+    let integers = [
+        (DType::I8, None),
+        (DType::U8, Some(DType::I8)),
+        (DType::I8, Some(DType::U8)),
+        (DType::U8, None),
+    ];
+    let float = |(d, k, factors)| (d, None, k, DType::F32, factors);
+    let integer = |(d, right)| (d, right, 32, DType::I32, Factors::Whole);
+    let floats = floats.into_iter().map(float);
+    floats.chain(integers.into_iter().map(integer)).collect()
 }
 
 /// Columns of the sums that a warpgroup's instructions have; they can have any multiple of 8 up to 256.
@@ -44,21 +61,19 @@ const COLUMNS: [u32; 5] = [256, 128, 64, 32, 16];
 
 /// Matrix instructions of warpgroups, from sm_90a on.
 fn warpgroup_fragments() -> Vec<Fragment> {
-    let types = [
-        (DType::F16, 16, Factors::Whole),
-        (DType::BF16, 16, Factors::Whole),
-        (DType::F32, 8, Factors::Tf32),
-        (DType::F32, 8, Factors::Tf32x3),
-    ];
     let of = |n: u32| {
-        types.map(|(input, k, factors)| Fragment {
+        let one = move |(input, right, k, acc, factors): Kind| Fragment {
             m: 64,
             n,
             k,
             input,
-            acc: DType::F32,
+            acc,
             factors,
-        })
+            right,
+        };
+        // Those of signs with those of none need texts of version 8.4, which drivers before CUDA 12.4 do not take.
+        let old = |k: &Kind| k.1.is_none();
+        kinds().into_iter().filter(old).map(one)
     };
     COLUMNS.into_iter().flat_map(of).collect()
 }

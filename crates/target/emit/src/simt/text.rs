@@ -85,7 +85,7 @@ impl Program {
                 fragment.m,
                 fragment.n,
                 fragment.k,
-                fragment.input,
+                fragment.factor_name(),
                 self.lines(a),
                 self.lines(b)
             ),
@@ -211,7 +211,7 @@ impl Program {
                 fragment.m,
                 fragment.n,
                 fragment.k,
-                fragment.input,
+                fragment.factor_name(),
                 values(a),
                 values(b)
             ),

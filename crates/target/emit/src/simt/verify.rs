@@ -238,19 +238,20 @@ impl Verifier<'_> {
                 dst.iter().try_for_each(|&r| self.define(r, false, own))?;
                 self.all(dst, Ty::U32)?;
                 match (self.array(*array)?.bits(), transposed) {
-                    (16, _) | (32, false) => Ok(()),
+                    (16, _) | (8 | 32, false) => Ok(()),
                     (n, _) => Err(format!("blocks of elements of {n} bits are loaded")),
                 }
             }
-            Inst::Multiply { sums, a, b, .. } => {
+            Inst::Multiply {
+                fragment,
+                sums,
+                a,
+                b,
+            } => {
                 self.together("a matrix instruction", c)?;
                 self.all(a, Ty::U32)?;
                 self.all(b, Ty::U32)?;
-                let float = |v: &u32| self.p.vars.get(*v as usize) == Some(&Ty::F32);
-                match sums.iter().all(float) {
-                    true => Ok(()),
-                    false => Err("sums of a product are no variables of f32".into()),
-                }
+                self.sums(fragment, sums)
             }
             _ => Ok(()),
         }
@@ -269,8 +270,9 @@ impl Verifier<'_> {
                 ..
             } => {
                 self.warpgroup_sums(fragment, sums)?;
-                self.lines(a, fragment.input)?;
-                self.lines(b, fragment.input)
+                let [left, right] = fragment.types();
+                self.lines(a, left)?;
+                self.lines(b, right)
             }
             _ => Ok(()),
         }
@@ -278,14 +280,22 @@ impl Verifier<'_> {
 
     /// Sums of a warpgroup's product.
     fn warpgroup_sums(&self, f: &Fragment, sums: &[u32]) -> Checked {
-        let float = |v: &u32| self.p.vars.get(*v as usize) == Some(&Ty::F32);
-        match f.m == 64 && sums.len() == f.n as usize / 2 && sums.iter().all(float) {
-            true => Ok(()),
+        match f.m == 64 && sums.len() == f.n as usize / 2 {
+            true => self.sums(f, sums),
             false => Err(format!(
-                "{} sums of a product of 64 rows and {} columns, or none of f32",
+                "{} sums of a product of 64 rows and {} columns",
                 sums.len(),
                 f.n
             )),
+        }
+    }
+
+    /// Sums of the type that a product has.
+    fn sums(&self, f: &Fragment, sums: &[u32]) -> Checked {
+        let own = |v: &u32| self.p.vars.get(*v as usize).copied() == Ty::of(f.acc);
+        match sums.iter().all(own) {
+            true => Ok(()),
+            false => Err(format!("sums of a product are no variables of {}", f.acc)),
         }
     }
 

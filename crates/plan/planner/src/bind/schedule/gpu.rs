@@ -56,9 +56,11 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     }
     let dtype = |t: TileId| kernel.tiles[t as usize].dtype;
     let matches = |f: &&Fragment| {
-        products
-            .iter()
-            .all(|p| dtype(p.a) == f.input && dtype(p.b) == f.input && dtype(p.acc) == f.acc)
+        let [left, right] = f.types();
+        products.iter().all(|p| {
+            let types = [dtype(p.a), dtype(p.b)];
+            (types == [left, right] || types == [right, left]) && dtype(p.acc) == f.acc
+        })
     };
     let allowed = |f: &&Fragment| space.ctx.precision.allows(f.factors);
     let fragments = gpu.fragments.iter().filter(matches).filter(allowed);
@@ -106,11 +108,19 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     found
 }
 
-/// Candidates of [`candidates`] by instructions of warpgroups.
-pub(super) fn warpgroups(space: &Space) -> Vec<Candidate> {
+/// Candidates of [`candidates`] whose matrix instructions read factors that lie along the depth.
+pub(super) fn along_depth(space: &Space) -> Vec<Candidate> {
     let mut found = candidates(space);
-    found.retain(|c| warps(c) > 1);
+    found.retain(lies_along_depth);
     found
+}
+
+/// Whether a candidate's matrix instructions read factors that lie along the depth.
+pub(super) fn lies_along_depth(c: &Candidate) -> bool {
+    match &c.schedule.mapping {
+        Mapping::Gpu(g) => g.fragment.is_some_and(|f| f.along_depth()),
+        Mapping::Cpu(_) => false,
+    }
 }
 
 /// Warps of a candidate's matrix instruction; 0 without one.
@@ -349,11 +359,17 @@ impl Gpu<'_> {
             None => p.clone(),
         };
         let group = self.fragment.filter(|f| f.warps() > 1);
-        if let Some(f) = group {
-            // A warpgroup's instructions have at least so many rows, and columns in any number.
-            if space.points(&p.rows) < f.m.into() {
-                p = p.swapped();
+        // A warpgroup's instructions have at least so many rows, and columns in any number.
+        if group.is_some_and(|f| space.points(&p.rows) < f.m.into()) {
+            p = p.swapped();
+        }
+        if let Some(f) = self.fragment {
+            let types = [p.a, p.b].map(|t| space.kernel.tiles[t as usize].dtype);
+            if types != f.types() {
+                return vec![];
             }
+        }
+        if self.fragment.is_some_and(|f| f.along_depth()) {
             let Some(along) = self.along(&p) else {
                 return vec![];
             };
@@ -790,6 +806,9 @@ impl Gpu<'_> {
                 Some(f) if f.warps() > 1 => group_lines(f, u32::try_from(line).ok()?)?,
                 Some(_) if bits == 16 => self.swizzle(u32::try_from(line).ok()?)?,
                 Some(_) if bits == 32 => word_swizzle(line, summed(kernel, tile, last)),
+                Some(f) if f.along_depth() => {
+                    group_lines(f, u32::try_from(line).ok()?).unwrap_or_default()
+                }
                 Some(_) => Swizzle::default(),
                 // Rows and columns that lie along lines are read as they are.
                 None if !summed(kernel, tile, last) => Swizzle::default(),

@@ -89,7 +89,7 @@ pub(crate) fn choose(
     list.iter_mut()
         .for_each(|c| c.packed.extend(relaid.iter().cloned()));
     if let Some((kernel, copies)) = &deep {
-        let mut more = gpu::warpgroups(&Space::new(ctx, kernel));
+        let mut more = gpu::along_depth(&Space::new(ctx, kernel));
         more.iter_mut().for_each(|c| {
             bytes_of_one_task(c);
             c.packed.extend(copies.iter().cloned());
@@ -119,7 +119,7 @@ pub(crate) fn choose(
     // Parts are those of the kernel that reads its factors as the best candidate does.
     let first = &list[best[0].1];
     let kernel = match &deep {
-        Some((kernel, _)) if gpu::warps(first) > 1 => kernel,
+        Some((kernel, _)) if gpu::lies_along_depth(first) => kernel,
         _ => kernel,
     };
     let split = may.then(|| split::best(ctx, kernel, best[0].0, best[0].2.tasks));

@@ -24,19 +24,26 @@ pub(super) fn relaid(
 }
 
 /// `kernel` in the order of its axes that schedules are looked for in, reading `copies`.
-/// `kernel` with its constant factors as warpgroups read them, along what is summed, and the copies that it takes;
-/// `None` where that takes none, or the target has no instructions of warpgroups.
+/// `kernel` with its constant factors along what is summed, as some matrix instructions read them, and the copies
+/// that it takes; `None` where that takes none, or the target has no such instructions for it.
 pub(super) fn along_depth(
     ctx: Ctx,
     kernel: &Kernel,
     facts: &Facts,
 ) -> Option<(Kernel, Vec<(OperandId, Packed)>)> {
     let gpu = ctx.target.gpu.as_ref()?;
-    if !ctx.pack || ctx.sweep.is_some() || gpu.fragments.iter().all(|f| f.warps() == 1) {
-        return None;
-    }
     let space = Space::new(ctx, kernel);
     let p = Product::of(kernel).filter(|_| kernel.ordered().is_empty())?;
+    let dtype = |t: TileId| kernel.tiles[t as usize].dtype;
+    let wanted = |f: &kernel::Fragment| {
+        let [left, right] = f.types();
+        let types = [dtype(p.a), dtype(p.b)];
+        let own = types == [left, right] || types == [right, left];
+        f.along_depth() && own && dtype(p.acc) == f.acc && ctx.precision.allows(f.factors)
+    };
+    if !ctx.pack || ctx.sweep.is_some() || !gpu.fragments.iter().any(wanted) {
+        return None;
+    }
     // What is no constant stays as it lies, and says along which axis.
     let sources = [(p.a, &p.rows), (p.b, &p.columns)];
     let unit = |t: TileId| space.unit_axis(space.source(t)?, &p.over);

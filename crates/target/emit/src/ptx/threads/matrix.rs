@@ -4,6 +4,30 @@ use crate::simt::ir::{Inst, Reg, Ty, Var};
 use kernel::{Fragment, OperandId};
 use layout::DType;
 
+/// What a fragment's types are called in instructions: of sums, and of both factors.
+pub(super) fn names(f: &Fragment) -> [&'static str; 3] {
+    let name = |d: DType| match d {
+        DType::F32 => "tf32",
+        DType::I8 => "s8",
+        DType::U8 => "u8",
+        d => name16(d),
+    };
+    let [left, right] = f.types().map(name);
+    let sums = if f.acc == DType::I32 { "s32" } else { "f32" };
+    [sums, left, right]
+}
+
+/// The variables of sums.
+pub(super) fn sums_of(f: &Fragment, sums: &[Var]) -> String {
+    let kind = prefix(if f.acc == DType::I32 {
+        Ty::I32
+    } else {
+        Ty::F32
+    });
+    let names: Vec<String> = sums.iter().map(|v| format!("%v{kind}{v}")).collect();
+    names.join(", ")
+}
+
 /// A 16-bit float's name in instructions.
 fn name16(d: DType) -> &'static str {
     match d {
@@ -75,19 +99,15 @@ impl Printer<'_> {
 
     /// Adds the product of two fragments to sums.
     fn multiply(&mut self, fragment: &Fragment, sums: [Var; 4], a: [Reg; 4], b: [Reg; 2]) {
-        let Fragment { m, n, k, input, .. } = fragment;
-        let kind = match input {
-            DType::F32 => "tf32",
-            d => name16(*d),
-        };
-        let f = prefix(Ty::F32);
-        let list = sums.map(|v| format!("%v{f}{v}")).join(", ");
+        let Fragment { m, n, k, .. } = fragment;
+        let [acc, left, right] = names(fragment);
+        let list = sums_of(fragment, &sums);
         let (a, b) = (
             a.map(|r| self.r(r).to_string()).join(", "),
             b.map(|r| self.r(r).to_string()).join(", "),
         );
         self.line(format_args!(
-            "mma.sync.aligned.m{m}n{n}k{k}.row.col.f32.{kind}.{kind}.f32 {{{list}}}, {{{a}}}, {{{b}}}, {{{list}}};"
+            "mma.sync.aligned.m{m}n{n}k{k}.row.col.{acc}.{left}.{right}.{acc} {{{list}}}, {{{a}}}, {{{b}}}, {{{list}}};"
         ));
     }
 

@@ -1,8 +1,8 @@
 //! Products of warpgroups: `wgmma` with both factors in shared memory, from sm_90a on.
-use super::{Name, Printer, prefix};
-use crate::simt::ir::{Lines, Ty, Var, Warpgroup};
+use super::matrix::{names, sums_of};
+use super::{Name, Printer};
+use crate::simt::ir::{Lines, Var, Warpgroup};
 use kernel::Fragment;
-use layout::DType;
 
 /// A distance of one unit along the depth, in a matrix descriptor.
 const DEPTH: i64 = 1 << 16;
@@ -47,20 +47,20 @@ impl Printer<'_> {
         (sums, fresh): (&[Var], bool),
         factors: [&Lines; 2],
     ) {
-        let Fragment { m, n, k, input, .. } = fragment;
-        let (kind, transposes) = match input {
-            DType::F32 => ("tf32", ""),
-            DType::BF16 => ("bf16", ", 0, 0"),
-            _ => ("f16", ", 0, 0"),
+        let Fragment { m, n, k, .. } = fragment;
+        let [acc, left, right] = names(fragment);
+        // Signs of factors, and whether they lie across the depth.
+        let more = match fragment.input.bits() {
+            8 => "",
+            16 => ", 1, 1, 0, 0",
+            _ => ", 1, 1",
         };
         let [a, b] = factors.map(|f| self.descriptor(f));
         let adds = self.temp("tp");
         self.truth(adds, !fresh);
-        let f = prefix(Ty::F32);
-        let list: Vec<String> = sums.iter().map(|v| format!("%v{f}{v}")).collect();
+        let list = sums_of(fragment, sums);
         self.line(format_args!(
-            "wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.f32.{kind}.{kind} {{{}}}, {a}, {b}, {adds}, 1, 1{transposes};",
-            list.join(", ")
+            "wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.{acc}.{left}.{right} {{{list}}}, {a}, {b}, {adds}{more};"
         ));
     }
 }

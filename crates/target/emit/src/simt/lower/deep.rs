@@ -41,7 +41,7 @@ impl Lower<'_> {
         let first = self.b.compare(Compare::Eq, number, zero);
         let other = self.b.op(Ty::Bool, Op::Unary(Unary::Not, first));
         self.guarded(Some(other), |l| {
-            let none = l.b.float(0.0, Ty::F32);
+            let none = l.nothing(&sums);
             sums.iter().for_each(|&v| l.b.set(v, none));
             Ok(())
         })?;
@@ -72,6 +72,19 @@ impl Lower<'_> {
         self.b.mul(number, each)
     }
 
+    /// Type of sums.
+    fn sums_ty(&self, sums: &[Var]) -> Ty {
+        sums.first().map_or(Ty::F32, |&v| self.b.vars[v as usize])
+    }
+
+    /// 0 of the type of sums.
+    fn nothing(&mut self, sums: &[Var]) -> Reg {
+        match self.sums_ty(sums) {
+            Ty::I32 => self.b.int(0),
+            ty => self.b.float(0.0, ty),
+        }
+    }
+
     /// Adds the other warps' sums to those of the first, through shared memory.
     fn added_up(&mut self, sums: &[Var], number: Reg, (first, other): (Reg, Reg)) -> Result<()> {
         let own = i64::from(self.map.threads / self.map.deep());
@@ -79,10 +92,14 @@ impl Lower<'_> {
         let Ok(elements) = u32::try_from(parts * count * own) else {
             return self.fail("warps along the depth", "their sums have no room");
         };
-        let array = self.shared.len() as u32;
+        let (array, ty) = (self.shared.len() as u32, self.sums_ty(sums));
+        let dtype = match ty {
+            Ty::I32 => DType::I32,
+            _ => DType::F32,
+        };
         self.shared.push(SharedArray {
             name: "sums of parts".into(),
-            dtype: DType::F32,
+            dtype,
             elements,
         });
         let thread = self.remainder(self.thread, own);
@@ -109,7 +126,7 @@ impl Lower<'_> {
                 for (i, &v) in sums.iter().enumerate() {
                     let by = l.b.int((part * count + i as i64) * own);
                     let index = l.b.add(thread, by);
-                    let more = l.b.op(Ty::F32, Op::LoadShared { array, index });
+                    let more = l.b.op(ty, Op::LoadShared { array, index });
                     let before = l.b.get(v);
                     let now = l.b.binary(Binary::Add, before, more);
                     l.b.set(v, now);

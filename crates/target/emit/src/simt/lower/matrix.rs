@@ -1,4 +1,5 @@
-//! Contractions by matrix instructions: m16n8k16 of 16-bit floats, and m16n8k8 of f32 as TF32.
+//! Contractions by matrix instructions: m16n8k16 of 16-bit floats, m16n8k8 of f32 as TF32, and m16n8k32 of 8-bit
+//! integers, whose fragments are those of 16 bits with two elements in place of one.
 //!
 //! Fragments of 16-bit floats, for lane l with g = l / 4 and p = 2 (l % 4): the left factor has rows g and g + 8 at
 //! depths p, p + 1 and p + 8, p + 9 (a0: g, p; a1: g + 8, p; a2: g, p + 8; a3: g + 8, p + 8), the right one column g
@@ -120,7 +121,7 @@ impl Lower<'_> {
             }
         };
         let factors = [a, b].map(|t| tiles[t as usize].dtype);
-        if tiles[acc as usize].dtype != fragment.acc || factors != [fragment.input; 2] {
+        if tiles[acc as usize].dtype != fragment.acc || factors != fragment.types() {
             return self.fail(
                 "element type",
                 "a product's types must be those of the mapping's fragment",
@@ -139,9 +140,7 @@ impl Lower<'_> {
         let left = match &*self.homes[a as usize].clone() {
             TileStorage::Shared(home) => Left::Staged(self.factor(a, home, (rows, over), depth)?),
             TileStorage::Held { .. }
-                if fragment.input != DType::F32
-                    && fragment.warps() == 1
-                    && self.map.deep() == 1 =>
+                if fragment.input.bits() == 16 && fragment.warps() == 1 && self.map.deep() == 1 =>
             {
                 Left::Held(self.held_factor(a, rows, over)?)
             }
@@ -268,6 +267,12 @@ impl Lower<'_> {
             );
         }
         let deep = over.contains(&last);
+        if !deep && self.map.fragment.is_some_and(|f| f.along_depth()) {
+            return self.fail(
+                "lines along the depth",
+                "8 bits and what warpgroups multiply lie along what is summed; lay the operand out along it",
+            );
+        }
         let from = self.deep_part(depth);
         let lines = match bits == 32 && !deep {
             // Warpgroups find their lines by themselves.
@@ -311,11 +316,14 @@ impl Lower<'_> {
         let half = shifted(b, lane, 1);
         let fourth = masked(b, half, 8);
         let both = b.add(low, fourth);
-        let beyond = 8 / vector;
+        let vectors = |b: &mut crate::simt::build::Build, eight: Reg| match vector {
+            16 => b.add(eight, eight),
+            v => shifted(b, eight, (8 / v).ilog2()),
+        };
         let (own, depth) = match (rows, deep) {
-            (true, true) => (low16, shifted(b, fourth, beyond.ilog2())),
+            (true, true) => (low16, vectors(b, fourth)),
             (true, false) => (third, both),
-            (false, true) => (both, shifted(b, third, beyond.ilog2())),
+            (false, true) => (both, vectors(b, third)),
             (false, false) => (fourth, low16),
         };
         let each = b.int(each);

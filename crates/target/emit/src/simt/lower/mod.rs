@@ -157,20 +157,22 @@ fn fragment(
     map: &GpuMapping,
     caps: Caps,
 ) -> std::result::Result<(), (&'static str, String)> {
-    let depth = match (f.input, f.factors) {
-        (DType::F16 | DType::BF16, Factors::Whole) => Some(16),
-        (DType::F32, Factors::Tf32 | Factors::Tf32x3) => Some(8),
+    let (float, whole) = (DType::F32, DType::I32);
+    let known = match (f.types(), f.factors) {
+        ([DType::F16 | DType::BF16, _], Factors::Whole) if f.right.is_none() => Some((16, float)),
+        ([DType::F32, _], Factors::Tf32 | Factors::Tf32x3) if f.right.is_none() => Some((8, float)),
+        ([DType::I8 | DType::U8, DType::I8 | DType::U8], Factors::Whole) => Some((32, whole)),
         _ => None,
     };
     let shape = match f.m {
         16 => f.n == 8,
-        64 => (8..=256).contains(&f.n) && f.n.is_multiple_of(8),
+        64 => (8..=256).contains(&f.n) && f.n.is_multiple_of(8) && f.right.is_none(),
         _ => false,
     };
-    if !shape || f.acc != DType::F32 || depth != Some(f.k) {
+    if !shape || known != Some((f.k, f.acc)) {
         return Err((
             "fragment",
-            "mma.m16n8k16 of f16 or bf16, mma.m16n8k8 of f32 as TF32, and the same of 64 rows and 8 to 256 columns by a warpgroup, into f32 are printed"
+            "mma.m16n8k16 of f16 or bf16 and mma.m16n8k8 of f32 as TF32 into f32, mma.m16n8k32 of 8-bit integers into i32, and the same of 64 rows and 8 to 256 columns by a warpgroup are printed"
                 .into(),
         ));
     }

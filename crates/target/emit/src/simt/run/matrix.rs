@@ -24,6 +24,9 @@ pub(super) struct Copies {
 const WARP: usize = 32;
 const LINES: usize = 8;
 const LINE_BITS: u32 = 128;
+/// Elements of such a line at most, and of a row or column of a fragment.
+const MOST: usize = 16;
+const DEEPEST: usize = 32;
 
 /// The bits of a 16-bit float, to which `v` is rounded.
 pub(super) fn half_bits(v: f32, d: DType) -> u16 {
@@ -37,6 +40,24 @@ fn half_value(bits: u16, d: DType) -> f64 {
     match d {
         DType::BF16 => half::bf16::from_bits(bits).into(),
         _ => half::f16::from_bits(bits).into(),
+    }
+}
+
+/// A sum, as a variable has it, and products; sums of integers wrap.
+pub(super) fn added<'a>(
+    f: &Fragment,
+    before: u64,
+    products: impl Iterator<Item = (&'a f64, &'a f64)>,
+) -> u64 {
+    let whole = f.acc == DType::I32;
+    let before = match whole {
+        true => before as i64 as f64,
+        false => f64::from(f32::from_bits(before as u32)),
+    };
+    let sum = products.fold(before, |s, (x, y)| s + x * y);
+    match whole {
+        true => i64::from(sum as i64 as i32) as u64,
+        false => u64::from((sum as f32).to_bits()),
     }
 }
 
@@ -160,7 +181,7 @@ impl<M: Memory> Machine<'_, M> {
         let wide = self.line_of(array);
         for first in self.warps(active)? {
             for (n, r) in dst.into_iter().enumerate() {
-                let mut block = [[0u32; LINES]; LINES];
+                let mut block = [[0u32; MOST]; LINES];
                 for (line, out) in block.iter_mut().enumerate() {
                     let from = first + n * LINES + line;
                     let at = self.int(index, from);
@@ -169,6 +190,7 @@ impl<M: Memory> Machine<'_, M> {
                         let x = self.load_shared(array, at + k as i64, from)? as u32;
                         *v = match d.bits() {
                             16 => half_bits(f32::from_bits(x), d).into(),
+                            8 => x & 0xff,
                             _ => x,
                         };
                     }
@@ -176,9 +198,12 @@ impl<M: Memory> Machine<'_, M> {
                 for lane in 0..WARP {
                     let (line, k) = (lane / 4, lane % 4);
                     let word = match (wide, transposed) {
-                        (4, _) => block[line][k],
-                        (_, false) => block[line][2 * k] | block[line][2 * k + 1] << 16,
                         (_, true) => block[2 * k][line] | block[2 * k + 1][line] << 16,
+                        (n, false) => {
+                            let own = block[line][k * n / 4..].iter().take(n / 4);
+                            own.rev()
+                                .fold(0, |w, v| (u64::from(w) << (128 / n)) as u32 | v)
+                        }
                     };
                     self.set(r, first + lane, word.into());
                 }
@@ -188,9 +213,11 @@ impl<M: Memory> Machine<'_, M> {
     }
 
     /// The factors' elements in a word of a lane.
-    fn elements(&self, f: &Fragment, word: u32) -> Vec<f64> {
-        match f.input {
+    fn elements(&self, d: DType, word: u32) -> Vec<f64> {
+        match d {
             DType::F32 => vec![f32::from_bits(word & TF32).into()],
+            DType::I8 => word.to_le_bytes().map(|b| f64::from(b as i8)).to_vec(),
+            DType::U8 => word.to_le_bytes().map(f64::from).to_vec(),
             d => [word, word >> 16].map(|h| half_value(h as u16, d)).to_vec(),
         }
     }
@@ -203,23 +230,24 @@ impl<M: Memory> Machine<'_, M> {
         active: &[usize],
     ) -> R<()> {
         // Elements in a word, and lanes that have a row's or column's.
-        let each = 32 / f.input.bits().max(16) as usize;
+        let each = 32 / f.input.bits() as usize;
+        let [left_type, right_type] = f.types();
         let half = 4 * each;
         for first in self.warps(active)? {
-            let mut left = [[0f64; 16]; 16];
-            let mut right = [[0f64; 16]; LINES];
+            let mut left = [[0f64; DEEPEST]; 16];
+            let mut right = [[0f64; DEEPEST]; LINES];
             for lane in 0..WARP {
                 let (g, p) = (lane / 4, lane % 4 * each);
                 for (n, r) in a.into_iter().enumerate() {
                     let at = (g + n % 2 * 8, p + n / 2 * half);
                     let word = self.get(r, first + lane) as u32;
-                    for (k, v) in self.elements(f, word).into_iter().enumerate() {
+                    for (k, v) in self.elements(left_type, word).into_iter().enumerate() {
                         left[at.0][at.1 + k] = v;
                     }
                 }
                 for (n, r) in b.into_iter().enumerate() {
                     let word = self.get(r, first + lane) as u32;
-                    for (k, v) in self.elements(f, word).into_iter().enumerate() {
+                    for (k, v) in self.elements(right_type, word).into_iter().enumerate() {
                         right[g][p + n * half + k] = v;
                     }
                 }
@@ -229,10 +257,8 @@ impl<M: Memory> Machine<'_, M> {
                 for (n, v) in sums.into_iter().enumerate() {
                     let (row, column) = (g + n / 2 * 8, p + n % 2);
                     let at = v as usize * self.lanes + first + lane;
-                    let before = f64::from(f32::from_bits(self.vars[at] as u32));
                     let products = left[row].iter().zip(&right[column]).take(f.k as usize);
-                    let sum = products.fold(before, |s, (x, y)| s + x * y);
-                    self.vars[at] = u64::from((sum as f32).to_bits());
+                    self.vars[at] = added(f, self.vars[at], products);
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Products of warpgroups, which go on beside what follows: they are made when their group is waited for, and what
 //! they read is not written before.
 use super::super::ir::{Lines, Var, Warpgroup};
+use super::matrix::added;
 use super::proxy::{Factor, GROUP, Product, Seen};
 use super::{Machine, Memory, R, StopReason};
 use crate::simt::arith::TF32;
@@ -109,10 +110,11 @@ impl<M: Memory> Machine<'_, M> {
         for at in places(f, lines.into(), deep.into()) {
             let i = self.touch(f.0.array, at, first, false)?;
             self.proxy.elements[f.0.array as usize][i].1 -= 1;
-            let bits = self.shared[f.0.array as usize].0[i] as u32;
+            let bits = self.shared[f.0.array as usize].0[i];
             out.push(match d {
-                DType::F32 => f32::from_bits(bits & TF32).into(),
-                _ => f32::from_bits(bits).into(),
+                DType::I8 | DType::U8 => bits as i64 as f64,
+                DType::F32 => f32::from_bits(bits as u32 & TF32).into(),
+                _ => f32::from_bits(bits as u32).into(),
             });
         }
         Ok(out)
@@ -129,13 +131,9 @@ impl<M: Memory> Machine<'_, M> {
                 let row = warp * 16 + g + n / 2 % 2 * 8;
                 let column = n / 4 * 8 + pair + n % 2;
                 let at = v as usize * self.lanes + first + lane;
-                let before = match p.fresh {
-                    true => 0.0,
-                    false => f64::from(f32::from_bits(self.vars[at] as u32)),
-                };
+                let before = if p.fresh { 0 } else { self.vars[at] };
                 let (x, y) = (&left[row * k..][..k], &right[column * k..][..k]);
-                let sum = x.iter().zip(y).fold(before, |s, (x, y)| s + x * y);
-                self.vars[at] = u64::from((sum as f32).to_bits());
+                self.vars[at] = added(&f, before, x.iter().zip(y));
             }
         }
         Ok(())
