@@ -93,6 +93,7 @@ impl Ctx<'_> {
     /// `wgmma.wait_group`: what those products read and wrote is done.
     pub(crate) fn wgmma_wait(&mut self, keep: u32) {
         let done = self.w.flight.wait(keep);
+        self.release(done);
         let agent = self.cta.groups[(self.w.index / 4) as usize].agent;
         if agent != 0 {
             self.learn(self.w.alive, |vc, _| vc.set_thread(agent, done + 1));

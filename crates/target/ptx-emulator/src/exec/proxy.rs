@@ -65,14 +65,43 @@ impl Ctx<'_> {
             });
         }
         if self.world.checks.races {
-            for word in w..w + 4 {
-                if !self.async_touch(agent, word, 15, false) {
-                    self.proxied(agent, word);
-                }
-            }
+            self.async_reads(agent, w);
         }
         let v = &self.cta.shared[w..w + 4];
         Some([v[0], v[1], v[2], v[3]])
+    }
+
+    /// Notes an agent's reads of four words and judges them.
+    fn async_reads(&mut self, agent: &Agent, word: usize) {
+        let mut ordinary = false;
+        for sync in &agent.knows {
+            let actor = self.actor(agent, sync);
+            let (found, some) = self.cta.shadow.read_four(word, &actor);
+            if let Some((w, c)) = found {
+                return self.race(0, None, w as u64, c, false);
+            }
+            ordinary = some;
+        }
+        if ordinary {
+            for w in word..word + 4 {
+                self.proxied(agent, w);
+            }
+        }
+    }
+
+    fn actor<'s>(&self, agent: &Agent, sync: &'s LaneSync) -> Actor<'s> {
+        Actor {
+            thread: agent.id,
+            clock: agent.clock,
+            cta: (
+                self.cta.first_thread,
+                self.cta.first_thread + self.cta.threads,
+            ),
+            sync,
+            threads_per_cta: self.cta.threads,
+            pc: self.pc,
+            strength: 0,
+        }
     }
 
     /// Notes an agent's access to a word and judges it; whether it races.
@@ -85,18 +114,7 @@ impl Ctx<'_> {
     ) -> bool {
         let mut found = None;
         for sync in &agent.knows {
-            let actor = Actor {
-                thread: agent.id,
-                clock: agent.clock,
-                cta: (
-                    self.cta.first_thread,
-                    self.cta.first_thread + self.cta.threads,
-                ),
-                sync,
-                threads_per_cta: self.cta.threads,
-                pc: self.pc,
-                strength: 0,
-            };
+            let actor = self.actor(agent, sync);
             let c = self.cta.shadow.touch(word, mask, &actor, write);
             found = found.or(c);
         }

@@ -1,6 +1,6 @@
 //! Who touched each word last.
 
-use crate::clocks::{HOST, LaneSync, Stamp};
+use crate::clocks::{AGENTS, HOST, LaneSync, Stamp};
 
 /// Words of one page; pages come when touched.
 const PAGE: usize = 1024;
@@ -185,6 +185,28 @@ impl Shadow {
             }
         }
         found
+    }
+
+    /// Notes reads of four words that lie in one page; the first that conflicts, and whether any was written
+    /// by a thread or byte by byte.
+    #[inline]
+    pub fn read_four(
+        &mut self,
+        word: usize,
+        actor: &Actor<'_>,
+    ) -> (Option<(usize, Conflict)>, bool) {
+        let (mut found, mut ordinary) = (None, false);
+        for w in word..word + 4 {
+            let cell = &mut self.page(w)[w % PAGE];
+            let by = cell.write.thread;
+            ordinary |= by != 0 && (by < AGENTS || by & 1 == 1 || by == SPLIT);
+            let c = match by == SPLIT {
+                true => self.bytes(w, 15, actor, false),
+                false => actor.read(cell),
+            };
+            found = found.or(c.map(|c| (w, c)));
+        }
+        (found, ordinary)
     }
 
     /// The cells of a word: one, or one for each of its bytes.
