@@ -76,10 +76,12 @@ impl Ctx<'_> {
             barrier: barrier as u32,
             phase: clock,
         });
+        let knows = self.lane_knows(lane);
+        self.made_visible(lane, barrier, &knows);
         Some(Agent {
             id,
             clock,
-            knows: vec![self.lane_knows(lane)],
+            knows: vec![knows],
         })
     }
 

@@ -221,6 +221,32 @@ impl Shadow {
         }
     }
 
+    /// A word that a thread outside of `own` touched, of which nothing is known: the word, when, and the
+    /// instruction.
+    pub fn strangers(
+        &self,
+        own: std::ops::Range<u32>,
+        known: impl Fn(Stamp) -> bool,
+    ) -> Option<(usize, Stamp, u32)> {
+        let strange =
+            |s: Stamp| s.thread != 0 && s.thread < AGENTS && !own.contains(&s.thread) && !known(s);
+        for (p, page) in self.pages.iter().enumerate() {
+            for (k, cell) in page.iter().flat_map(|c| c.iter()).enumerate() {
+                for c in self.parts(cell) {
+                    let all = [
+                        (c.write, c.write_pc),
+                        (c.reads[0], c.read_pc),
+                        (c.reads[1], c.read_pc),
+                    ];
+                    if let Some((s, pc)) = all.into_iter().find(|x| strange(x.0)) {
+                        return Some((p * PAGE + k, s, pc));
+                    }
+                }
+            }
+        }
+        None
+    }
+
     /// Whether a word was written on one side and touched on the other.
     pub fn clash(&self, other: &Shadow) -> bool {
         for (a, b) in self.pages.iter().zip(&other.pages) {
