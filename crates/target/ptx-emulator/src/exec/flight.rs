@@ -96,7 +96,7 @@ impl Ctx<'_> {
         self.release(done);
         let agent = self.cta.groups[(self.w.index / 4) as usize].agent;
         if agent != 0 {
-            self.learn(self.w.alive, |vc, _| vc.set_thread(agent, done + 1));
+            self.learn(self.w.alive, |vc| vc.set_thread(agent, done + 1));
         }
         self.effect();
     }

@@ -68,7 +68,9 @@ impl Ctx<'_> {
     /// `fence.mbarrier_init`: barriers made so far may count copies, and other CTAs may arrive there.
     pub(crate) fn init_fence(&mut self, act: u32) {
         let (clock, first) = (self.cta.clock + 1, self.cta.thread(self.w.index, 0));
-        self.learn(act, |vc, l| vc.set_init_fenced(first + l, clock));
+        for l in lanes(act) {
+            self.learn(1 << l, |vc| vc.set_init_fenced(first + l, clock));
+        }
         self.fence(Scope::Gpu, act);
     }
 

@@ -22,30 +22,29 @@ impl Ctx<'_> {
         let clock = self.cta.clock + 1;
         let whole = (act == self.w.alive).then_some(self.w.global);
         let first = self.cta.thread(self.w.index, 0);
-        self.learn(act, |vc, l| {
-            vc.proxied_copies();
-            match whole {
-                Some(warp) => vc.set_proxied_warp(warp, clock),
-                None => vc.set_proxied_thread(first + l, clock),
-            }
-        });
+        self.learn(act, Vc::proxied_copies);
+        match whole {
+            Some(warp) => self.learn(act, |vc| vc.set_proxied_warp(warp, clock)),
+            None => lanes(act).for_each(|l| {
+                self.learn(1 << l, |vc| vc.set_proxied_thread(first + l, clock));
+            }),
+        }
         self.cta.clock += 1;
         self.effect();
     }
 
-    /// Adds to what lanes know; lanes that know the same learn the same where `add` does not tell
-    /// them apart.
-    pub(crate) fn learn(&mut self, act: u32, add: impl Fn(&mut Vc, u32)) {
+    /// Adds the same to what lanes know; those that know the same share it on.
+    pub(crate) fn learn(&mut self, act: u32, add: impl Fn(&mut Vc)) {
         let mut last: Option<(Arc<Vc>, Arc<Vc>)> = None;
         for l in lanes(act) {
             let own = &mut self.w.sync[l as usize].vc;
-            let mut new = (**own).clone();
-            add(&mut new, l);
             let new = match &last {
-                Some((before, after)) if Arc::ptr_eq(before, own) && **after == new => {
-                    after.clone()
+                Some((before, after)) if Arc::ptr_eq(before, own) => after.clone(),
+                _ => {
+                    let mut new = (**own).clone();
+                    add(&mut new);
+                    Arc::new(new)
                 }
-                _ => Arc::new(new),
             };
             last = Some((own.clone(), new.clone()));
             *own = new;
