@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Checks {
     /// Reads of bytes and registers that nothing wrote.
     pub uninitialised: bool,
-    /// Accesses that nothing orders, in shared and global memory.
+    /// Accesses that nothing orders, in shared and global memory and in registers of products in flight.
     pub races: bool,
     /// Barriers that only some lanes of a warp reach together.
     pub divergence: bool,

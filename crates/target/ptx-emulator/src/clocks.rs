@@ -52,6 +52,11 @@ fn proxied_key(thread: u32) -> u64 {
     3 << 33 | u64::from(thread)
 }
 
+/// What barriers threads made before a `fence.mbarrier_init` of theirs.
+fn init_key(thread: u32) -> u64 {
+    5 << 33 | u64::from(thread)
+}
+
 fn proxied_warp_key(warp: u32) -> u64 {
     4 << 33 | u64::from(warp)
 }
@@ -96,6 +101,15 @@ impl Vc {
 
     pub fn set_proxied_warp(&mut self, warp: u32, clock: u32) {
         self.set(proxied_warp_key(warp), clock);
+    }
+
+    pub fn set_init_fenced(&mut self, thread: u32, clock: u32) {
+        self.set(init_key(thread), clock);
+    }
+
+    /// Whether a fence behind the making of a barrier is known: its own kind, or of the proxy.
+    pub fn init_fenced(&self, s: Stamp, warp: u32) -> bool {
+        self.get(init_key(s.thread)) > s.clock() || self.proxied(s, warp)
     }
 
     /// A proxy fence: so are the copies of `cp.async` that are known of.

@@ -15,8 +15,10 @@
 //! program order, barriers of CTA and warp, and release to acquire as far as both scopes reach, the
 //! host included. Every thread's accesses are told apart; of the reads since a word's last write,
 //! two are remembered, so that a third unordered reader can hide behind them. Lanes of a warp are not
-//! ordered by walking together: that takes a `bar.warp.sync`. Products of warpgroups are parties of their
-//! own, whose accesses a warp knows of when it has waited for them.
+//! ordered by walking together: that takes a `bar.warp.sync`. Products of warpgroups and bulk copies
+//! are parties of their own, of whose accesses a thread knows when it has waited for them. What ordinary
+//! instructions wrote they may read behind a `fence.proxy.async` of the writer, and a warp leaves the
+//! registers of its products alone until `wgmma.wait_group`.
 //!
 //! # What differs from a device
 //!

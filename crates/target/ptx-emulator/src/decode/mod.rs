@@ -83,15 +83,16 @@ pub(crate) struct Builder<'a> {
     approx: bool,
 }
 
-/// Registers of a thread at entry: what is asked for, or what the threads leave of an SM's 65,536.
+/// Registers of a thread at entry, as an assembler settles them: what is asked for, or what the CTAs asked
+/// for leave of an SM's 65,536.
 fn entry_registers(f: &Function) -> u32 {
     let threads = f.maxntid.or(f.reqntid).map(|t| {
         let all = t.iter().fold(1u32, |p, v| p.saturating_mul(*v));
         all.clamp(1, 1024).next_multiple_of(128)
     });
-    match (f.maxnreg, threads) {
-        (Some(n), _) => n.next_multiple_of(8).min(256),
-        (None, Some(t)) => ((65_536 / t / f.minctas.unwrap_or(1).max(1)) / 8 * 8).min(256),
+    match (f.maxnreg, threads, f.minctas) {
+        (Some(n), ..) => n.next_multiple_of(8).min(256),
+        (None, Some(t), Some(n)) => (65_536 / t / n.max(1) / 8 * 8).min(256),
         _ => 0,
     }
 }

@@ -76,10 +76,12 @@ impl Ctx<'_> {
             barrier: barrier as u32,
             phase: clock,
         });
+        let knows = self.lane_knows(lane);
+        self.made_visible(lane, barrier, &knows);
         Some(Agent {
             id,
             clock,
-            knows: vec![self.lane_knows(lane)],
+            knows: vec![knows],
         })
     }
 
@@ -193,7 +195,7 @@ impl Ctx<'_> {
             let own = &mut self.w.bulk[l as usize];
             own.waited = own.waited.max(upto);
             if agents[0] != 0 {
-                self.learn(1 << l, |vc, _| {
+                self.learn(1 << l, |vc| {
                     vc.set_thread(agents[0], upto);
                     if !read {
                         vc.set_thread(agents[1], upto);

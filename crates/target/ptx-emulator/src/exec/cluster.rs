@@ -161,6 +161,9 @@ impl Ctx<'_> {
         if self.world.clusters.size() == 1 {
             return;
         }
+        for l in lanes(act) {
+            join(&mut self.cta.leaving, &self.w.sync[l as usize].vc);
+        }
         let id = self.cta.cluster;
         let b = self.world.cluster(id);
         let now = b.phase + 1;
@@ -168,6 +171,32 @@ impl Ctx<'_> {
         b.arrived = b.arrived.saturating_sub(came.count() as u32);
         b.alive = b.alive.saturating_sub(act.count_ones());
         self.cluster_settles();
+    }
+
+    /// The CTA has ended: what others of the cluster did in its shared memory must be known to have been
+    /// before.
+    pub(crate) fn left_behind(&mut self) {
+        if !self.world.checks.races {
+            return;
+        }
+        let own = self.cta.first_thread..self.cta.first_thread + self.cta.threads;
+        let (vc, threads) = (self.cta.leaving.clone(), self.cta.threads);
+        let found = self.cta.shadow.strangers(own, |s| {
+            let thread = s.thread - 1;
+            vc.knows(s, thread / 32, thread / threads)
+        });
+        let Some((word, stamp, pc)) = found else {
+            return;
+        };
+        self.line = self.world.line_of(self.k, pc);
+        let who = self.world.who(stamp.thread, threads);
+        self.report(Kind::SharedRace, 0, None, || {
+            format!(
+                "{who} touches shared {:#x} of this CTA, which may have ended; a cluster's barrier must \
+                 stand between",
+                word * 4
+            )
+        });
     }
 
     /// `barrier.cluster.wait`.

@@ -33,7 +33,7 @@ impl Ctx<'_> {
     fn in_flight(&mut self, r: R, what: &str) {
         let f = &self.w.flight;
         let row = f.rows[r as usize];
-        if row.sum.max(row.factor) <= f.retired {
+        if row.sum.max(row.factor) <= f.retired || !self.world.checks.races {
             return;
         }
         let how = if row.sum > f.retired {
@@ -79,6 +79,9 @@ impl Ctx<'_> {
             }
         }
         self.w.flight.newest = product;
+        if !self.world.checks.races {
+            return;
+        }
         if let Some(r) = unfenced {
             let name = &self.k.names[0][r as usize];
             let message = format!("register {name} was written, and no wgmma.fence stands between");
@@ -93,9 +96,10 @@ impl Ctx<'_> {
     /// `wgmma.wait_group`: what those products read and wrote is done.
     pub(crate) fn wgmma_wait(&mut self, keep: u32) {
         let done = self.w.flight.wait(keep);
+        self.release(done);
         let agent = self.cta.groups[(self.w.index / 4) as usize].agent;
         if agent != 0 {
-            self.learn(self.w.alive, |vc, _| vc.set_thread(agent, done + 1));
+            self.learn(self.w.alive, |vc| vc.set_thread(agent, done + 1));
         }
         self.effect();
     }

@@ -3,7 +3,7 @@
 use super::Ctx;
 use super::access::{How, shared_key};
 use crate::checks::Kind;
-use crate::clocks::LaneSync;
+use crate::clocks::{LaneSync, Stamp};
 use crate::machine::cta::lanes;
 use crate::machine::later::{Later, Step};
 use crate::machine::mbarrier::{MOST, Mbarrier};
@@ -50,7 +50,11 @@ impl Ctx<'_> {
             let w = (a / 4) as usize;
             self.cta.shared_written[w..w + 2].fill(15);
             let agents = [self.world.agent(false), self.world.agent(true)];
-            let new = Mbarrier::new(n, agents);
+            let made = Stamp {
+                thread: self.cta.thread(self.w.index, l),
+                when: self.cta.clock << 2,
+            };
+            let new = Mbarrier::new(n, agents, (made, self.pc));
             if self.cta.mbarriers.insert(a as u32, new).is_some() {
                 self.report(Kind::Undefined, l, None, || {
                     format!("there is a barrier at shared {a:#x} already")
@@ -59,6 +63,32 @@ impl Ctx<'_> {
             self.wrote(None, a, BYTES);
         }
         self.effect();
+    }
+
+    /// `fence.mbarrier_init`: barriers made so far may count copies, and other CTAs may arrive there.
+    pub(crate) fn init_fence(&mut self, act: u32) {
+        let (clock, first) = (self.cta.clock + 1, self.cta.thread(self.w.index, 0));
+        for l in lanes(act) {
+            self.learn(1 << l, |vc| vc.set_init_fenced(first + l, clock));
+        }
+        self.fence(Scope::Gpu, act);
+    }
+
+    /// Reports a barrier that copies are to count at without a fence behind its making.
+    pub(crate) fn made_visible(&mut self, lane: u32, barrier: u64, knows: &LaneSync) {
+        let made = self.cta.mbarriers.get(&(barrier as u32)).map(|b| b.made);
+        let Some((stamp, pc)) = made.filter(|_| self.world.checks.races) else {
+            return;
+        };
+        if !knows.vc.init_fenced(stamp, (stamp.thread - 1) / 32) {
+            let line = self.world.line_of(self.k, pc);
+            self.report(Kind::MissingProxyFence, lane, Some(pc), || {
+                format!(
+                    "copies count at the barrier at shared {barrier:#x}, made at line {line} without \
+                     fence.mbarrier_init or fence.proxy.async and a barrier behind it"
+                )
+            });
+        }
     }
 
     pub(crate) fn mbarrier_inval(&mut self, addr: &Addr, act: u32) {

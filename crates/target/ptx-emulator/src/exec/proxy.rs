@@ -22,30 +22,29 @@ impl Ctx<'_> {
         let clock = self.cta.clock + 1;
         let whole = (act == self.w.alive).then_some(self.w.global);
         let first = self.cta.thread(self.w.index, 0);
-        self.learn(act, |vc, l| {
-            vc.proxied_copies();
-            match whole {
-                Some(warp) => vc.set_proxied_warp(warp, clock),
-                None => vc.set_proxied_thread(first + l, clock),
-            }
-        });
+        self.learn(act, Vc::proxied_copies);
+        match whole {
+            Some(warp) => self.learn(act, |vc| vc.set_proxied_warp(warp, clock)),
+            None => lanes(act).for_each(|l| {
+                self.learn(1 << l, |vc| vc.set_proxied_thread(first + l, clock));
+            }),
+        }
         self.cta.clock += 1;
         self.effect();
     }
 
-    /// Adds to what lanes know; lanes that know the same learn the same where `add` does not tell
-    /// them apart.
-    pub(crate) fn learn(&mut self, act: u32, add: impl Fn(&mut Vc, u32)) {
+    /// Adds the same to what lanes know; those that know the same share it on.
+    pub(crate) fn learn(&mut self, act: u32, add: impl Fn(&mut Vc)) {
         let mut last: Option<(Arc<Vc>, Arc<Vc>)> = None;
         for l in lanes(act) {
             let own = &mut self.w.sync[l as usize].vc;
-            let mut new = (**own).clone();
-            add(&mut new, l);
             let new = match &last {
-                Some((before, after)) if Arc::ptr_eq(before, own) && **after == new => {
-                    after.clone()
+                Some((before, after)) if Arc::ptr_eq(before, own) => after.clone(),
+                _ => {
+                    let mut new = (**own).clone();
+                    add(&mut new);
+                    Arc::new(new)
                 }
-                _ => Arc::new(new),
             };
             last = Some((own.clone(), new.clone()));
             *own = new;
@@ -65,14 +64,43 @@ impl Ctx<'_> {
             });
         }
         if self.world.checks.races {
-            for word in w..w + 4 {
-                if !self.async_touch(agent, word, 15, false) {
-                    self.proxied(agent, word);
-                }
-            }
+            self.async_reads(agent, w);
         }
         let v = &self.cta.shared[w..w + 4];
         Some([v[0], v[1], v[2], v[3]])
+    }
+
+    /// Notes an agent's reads of four words and judges them.
+    fn async_reads(&mut self, agent: &Agent, word: usize) {
+        let mut ordinary = false;
+        for sync in &agent.knows {
+            let actor = self.actor(agent, sync);
+            let (found, some) = self.cta.shadow.read_four(word, &actor);
+            if let Some((w, c)) = found {
+                return self.race(0, None, w as u64, c, false);
+            }
+            ordinary = some;
+        }
+        if ordinary {
+            for w in word..word + 4 {
+                self.proxied(agent, w);
+            }
+        }
+    }
+
+    fn actor<'s>(&self, agent: &Agent, sync: &'s LaneSync) -> Actor<'s> {
+        Actor {
+            thread: agent.id,
+            clock: agent.clock,
+            cta: (
+                self.cta.first_thread,
+                self.cta.first_thread + self.cta.threads,
+            ),
+            sync,
+            threads_per_cta: self.cta.threads,
+            pc: self.pc,
+            strength: 0,
+        }
     }
 
     /// Notes an agent's access to a word and judges it; whether it races.
@@ -85,18 +113,7 @@ impl Ctx<'_> {
     ) -> bool {
         let mut found = None;
         for sync in &agent.knows {
-            let actor = Actor {
-                thread: agent.id,
-                clock: agent.clock,
-                cta: (
-                    self.cta.first_thread,
-                    self.cta.first_thread + self.cta.threads,
-                ),
-                sync,
-                threads_per_cta: self.cta.threads,
-                pc: self.pc,
-                strength: 0,
-            };
+            let actor = self.actor(agent, sync);
             let c = self.cta.shadow.touch(word, mask, &actor, write);
             found = found.or(c);
         }

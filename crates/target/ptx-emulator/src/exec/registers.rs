@@ -9,7 +9,7 @@ impl Ctx<'_> {
         let have = self.w.registers;
         if have == 0 {
             self.report(Kind::Undefined, 0, None, || {
-                "the registers at entry are not known: .maxntid, .reqntid or .maxnreg must say"
+                "the registers at entry are not known: .maxntid with .minnctapersm, or .maxnreg, must say"
                     .into()
             });
             return Flow::Next;

@@ -2,7 +2,6 @@
 
 use super::{Ctx, Flow};
 use crate::machine::cta::lanes;
-use crate::program::*;
 use crate::sm90::Sm90;
 
 impl Ctx<'_> {
@@ -26,7 +25,7 @@ impl Ctx<'_> {
             Sm90::WgmmaCommit => self.w.flight.commit(),
             Sm90::WgmmaWait(keep) => self.wgmma_wait(*keep),
             Sm90::ProxyFence => self.proxy_fence(act),
-            Sm90::InitFence => self.fence(Scope::Gpu, act),
+            Sm90::InitFence => self.init_fence(act),
             Sm90::MbarrierInit(a, n) => self.mbarrier_init(a, *n, act),
             Sm90::MbarrierInval(a) => self.mbarrier_inval(a, act),
             Sm90::MbarrierArrive(m) => self.mbarrier_arrive(m, act),

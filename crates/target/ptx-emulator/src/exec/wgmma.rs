@@ -8,7 +8,7 @@ use crate::checks::Kind;
 use crate::clocks::{LaneSync, join};
 use crate::machine::cta::lanes;
 use crate::machine::warp::GroupState;
-use crate::machine::warpgroup::Tiles;
+use crate::machine::warpgroup::{Held, Tiles};
 use crate::program::*;
 use crate::sm90::{FactorA, Wgmma};
 use std::sync::Arc;
@@ -206,14 +206,65 @@ impl Ctx<'_> {
         if p != 0 {
             self.check_sums(m, act);
         }
-        // Sums of integers fit in an f32 as far as one product goes.
-        let add = p != 0 && !m.integer();
-        let mut c = vec![0f32; 16 * n];
-        if add {
+        let mut c = self.sums(m, n, p != 0);
+        simd::wide_product(&own, &tiles.b, &mut c, k, n);
+        if m.integer() || m.d_half {
+            // Integers fit in an f32 as far as one product goes; halves are rounded after each.
+            return self.scatter(m, n, &c, p != 0, act);
+        }
+        for r in m.d.iter().filter(|r| **r != SINK) {
+            self.w.init32[*r as usize] |= act;
+        }
+        let product = self.w.flight.newest;
+        self.w.flight.held.push(Held {
+            registers: m.d.clone(),
+            sums: c,
+            product,
+        });
+    }
+
+    /// What a product adds to: the sums in flight of the same registers, or what these hold.
+    fn sums(&mut self, m: &Wgmma, n: usize, add: bool) -> Vec<f32> {
+        let own = |h: &Held| h.registers == m.d;
+        let mut c = match self.w.flight.held.iter().position(own) {
+            Some(k) => {
+                let h = self.w.flight.held.swap_remove(k);
+                if add {
+                    return h.sums;
+                }
+                h.sums
+            }
+            None => Vec::new(),
+        };
+        c.clear();
+        c.resize(16 * n, 0.0);
+        if add && !m.integer() {
+            // Others may hold some of its registers: a mistake, and reported.
+            self.release(u32::MAX);
             self.gather(m, n, &mut c);
         }
-        simd::wide_product(&own, &tiles.b, &mut c, k, n);
-        self.scatter(m, n, &c, p != 0, act);
+        c
+    }
+
+    /// Sums of products up to this one go into their registers.
+    pub(crate) fn release(&mut self, product: u32) {
+        let mut k = 0;
+        while let Some(h) = self.w.flight.held.get(k) {
+            if h.product > product {
+                k += 1;
+                continue;
+            }
+            let h = self.w.flight.held.swap_remove(k);
+            let n = 2 * h.registers.len();
+            let lanes = lane_places(n);
+            for (i, r) in h.registers.iter().enumerate().filter(|r| *r.1 != SINK) {
+                let own = &h.sums[register_place(i, n, false)..];
+                let row = &mut self.w.r32[*r as usize];
+                for l in 0..32 {
+                    row[l] = canonical(own[lanes[l]]);
+                }
+            }
+        }
     }
 
     /// A's 16 rows from registers.
@@ -268,7 +319,7 @@ impl Ctx<'_> {
         }
     }
 
-    /// The new sums, into registers.
+    /// New sums of integers or halves, into registers.
     fn scatter(&mut self, m: &Wgmma, n: usize, c: &[f32], add: bool, act: u32) {
         let lanes = lane_places(n);
         for (i, r) in m.d.iter().enumerate().filter(|r| *r.1 != SINK) {
@@ -284,15 +335,11 @@ impl Ctx<'_> {
                         false => sum as u32,
                     };
                 }
-            } else if m.d_half {
+            } else {
                 let half = |x: f32| to_f16(f64::from(f32::from_bits(canonical(x))), Rnd::Near);
                 for l in 0..32 {
                     let from = at + lanes[l];
                     v[l] = half(c[from]) | half(c[from + 1]) << 16;
-                }
-            } else {
-                for l in 0..32 {
-                    v[l] = canonical(c[at + lanes[l]]);
                 }
             }
             self.w.put32(*r, act, &v);

@@ -59,6 +59,8 @@ pub(crate) struct Core {
     pub mbarriers: BTreeMap<u32, Mbarrier>,
     /// What ends at a later step.
     pub later: Vec<Later>,
+    /// What threads knew when they ended, in clusters.
+    pub leaving: Arc<Vc>,
     /// Registers that warps gave back.
     pub free_registers: u32,
     /// A barrier changed, or threads ended: see whether one completes.

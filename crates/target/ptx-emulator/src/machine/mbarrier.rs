@@ -1,6 +1,6 @@
 //! A barrier object in shared memory: arrivals and bytes of asynchronous copies, phase by phase.
 
-use crate::clocks::{Vc, join};
+use crate::clocks::{Stamp, Vc, join};
 use std::sync::Arc;
 
 /// Most arrivals of a phase, and most bytes that may be expected.
@@ -17,19 +17,22 @@ pub(crate) struct Mbarrier {
     pub phase: u32,
     /// Who writes for copies that count here: bulk copies, and those of `cp.async`.
     pub agents: [u32; 2],
+    /// Who made it, and the instruction.
+    pub made: (Stamp, u32),
     /// What those know who arrived in this phase, and in those before it.
     arriving: Arc<Vc>,
     pub done: Arc<Vc>,
 }
 
 impl Mbarrier {
-    pub fn new(count: u32, agents: [u32; 2]) -> Mbarrier {
+    pub fn new(count: u32, agents: [u32; 2], made: (Stamp, u32)) -> Mbarrier {
         Mbarrier {
             expected: count,
             pending: count,
             tx: 0,
             phase: 0,
             agents,
+            made,
             arriving: Arc::default(),
             done: Arc::default(),
         }

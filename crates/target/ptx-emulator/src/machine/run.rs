@@ -150,6 +150,7 @@ impl Run {
                     .collect(),
                 mbarriers: Default::default(),
                 later: Vec::new(),
+                leaving: Default::default(),
                 free_registers: 0,
                 look: false,
                 hand: CtaClock::starting(self.ended[slot]),
@@ -246,12 +247,17 @@ impl Run {
     }
 
     fn land(&mut self, slot: usize, l: Later, mem: &Memory) {
+        self.context(slot, l.warp, mem, |c| c.land(l));
+    }
+
+    /// Runs `f` for a CTA, as if by one of its warps.
+    fn context(&mut self, slot: usize, warp: u32, mem: &Memory, f: impl FnOnce(&mut Ctx)) {
         let Some(cta) = &mut self.slots[slot] else {
             return;
         };
         // Of copies from other CTAs of the cluster only their line is told.
-        let warp = (l.warp as usize).min(cta.warps.len() - 1);
-        Ctx {
+        let warp = (warp as usize).min(cta.warps.len() - 1);
+        f(&mut Ctx {
             k: &self.plan.kernel,
             mem,
             world: &mut self.world,
@@ -260,8 +266,7 @@ impl Run {
             peers: Vec::new(),
             pc: 0,
             line: 0,
-        }
-        .land(l);
+        });
     }
 
     fn turn(&mut self, mem: &Memory) {
@@ -316,6 +321,9 @@ impl Run {
     fn end(&mut self, slot: usize, mem: &Memory) {
         while let Some(l) = self.slots[slot].as_mut().and_then(|c| c.core.later.pop()) {
             self.land(slot, Later { late: true, ..l }, mem);
+        }
+        if self.plan.clusters.size() > 1 {
+            self.context(slot, 0, mem, |c| c.left_behind());
         }
         if let (Some(p), Some(cta)) = (self.world.clock.pace, &mut self.slots[slot]) {
             let now = cta.core.hand.settle(&p);

@@ -1,6 +1,7 @@
 //! A warpgroup: four warps that multiply together, and which of a warp's registers are in use by it.
 
 use crate::clocks::LaneSync;
+use crate::program::R;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -41,6 +42,15 @@ pub(crate) struct RowUse {
     pub written: u32,
 }
 
+/// Sums of products in flight, by rows, which go into their registers when they are waited for.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub registers: Vec<R>,
+    pub sums: Vec<f32>,
+    /// The last product that added to them.
+    pub product: u32,
+}
+
 /// Registers of a warp that products use.
 #[derive(Debug)]
 pub(crate) struct Flight {
@@ -52,6 +62,7 @@ pub(crate) struct Flight {
     pub retired: u32,
     /// The newest product of each group that was not waited for.
     pub groups: VecDeque<u32>,
+    pub held: Vec<Held>,
 }
 
 impl Flight {
@@ -63,6 +74,7 @@ impl Flight {
             newest: 0,
             retired: 0,
             groups: VecDeque::new(),
+            held: Vec::new(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Who touched each word last.
 
-use crate::clocks::{HOST, LaneSync, Stamp};
+use crate::clocks::{AGENTS, HOST, LaneSync, Stamp};
 
 /// Words of one page; pages come when touched.
 const PAGE: usize = 1024;
@@ -187,6 +187,28 @@ impl Shadow {
         found
     }
 
+    /// Notes reads of four words that lie in one page; the first that conflicts, and whether any was written
+    /// by a thread or byte by byte.
+    #[inline]
+    pub fn read_four(
+        &mut self,
+        word: usize,
+        actor: &Actor<'_>,
+    ) -> (Option<(usize, Conflict)>, bool) {
+        let (mut found, mut ordinary) = (None, false);
+        for w in word..word + 4 {
+            let cell = &mut self.page(w)[w % PAGE];
+            let by = cell.write.thread;
+            ordinary |= by != 0 && (by < AGENTS || by & 1 == 1 || by == SPLIT);
+            let c = match by == SPLIT {
+                true => self.bytes(w, 15, actor, false),
+                false => actor.read(cell),
+            };
+            found = found.or(c.map(|c| (w, c)));
+        }
+        (found, ordinary)
+    }
+
     /// The cells of a word: one, or one for each of its bytes.
     pub fn writes(&self, word: usize) -> &[Cell] {
         let Some(Some(page)) = self.pages.get(word / PAGE) else {
@@ -197,6 +219,32 @@ impl Shadow {
             SPLIT => &self.split[cell.write.when as usize],
             _ => std::slice::from_ref(cell),
         }
+    }
+
+    /// A word that a thread outside of `own` touched, of which nothing is known: the word, when, and the
+    /// instruction.
+    pub fn strangers(
+        &self,
+        own: std::ops::Range<u32>,
+        known: impl Fn(Stamp) -> bool,
+    ) -> Option<(usize, Stamp, u32)> {
+        let strange =
+            |s: Stamp| s.thread != 0 && s.thread < AGENTS && !own.contains(&s.thread) && !known(s);
+        for (p, page) in self.pages.iter().enumerate() {
+            for (k, cell) in page.iter().flat_map(|c| c.iter()).enumerate() {
+                for c in self.parts(cell) {
+                    let all = [
+                        (c.write, c.write_pc),
+                        (c.reads[0], c.read_pc),
+                        (c.reads[1], c.read_pc),
+                    ];
+                    if let Some((s, pc)) = all.into_iter().find(|x| strange(x.0)) {
+                        return Some((p * PAGE + k, s, pc));
+                    }
+                }
+            }
+        }
+        None
     }
 
     /// Whether a word was written on one side and touched on the other.

@@ -98,6 +98,16 @@ fn what_goes_is_fenced_and_waited_for() {
 }
 
 #[test]
+fn barriers_are_made_visible_to_copies() {
+    let fence = ("@%one fence.mbarrier_init.release.cluster;\n", "\n");
+    let load = "complete_tx::bytes [%r2]";
+    always(&[fence], &[Finding::MissingProxyFence], load);
+    let other = (fence.0, "fence.proxy.async;\n");
+    let o = through(&edited(&[other]), 0).0;
+    assert!(o.clean(), "{:?}", o.reports);
+}
+
+#[test]
 fn sizes_and_places_are_multiples_of_16() {
     let load = "complete_tx::bytes [%r2]";
     for edit in [

@@ -112,9 +112,22 @@ fn who_ends_takes_its_shared_memory_along() {
     let source = SOURCE.replacen(last, "DONE:\n", 1);
     let bad = (0..16).any(|seed| {
         let (o, _) = run(&source, "sums", [4, 1, 1], seed);
+        // Whether the others came first or not.
+        let kinds = [Finding::OutOfBounds, Finding::SharedRace];
+        assert!(o.reports.iter().any(|r| kinds.contains(&r.kind)));
         o.reports.iter().any(|r| r.kind == Finding::OutOfBounds)
     });
     assert!(bad);
+    // Arriving is not enough.
+    let source = SOURCE.replacen(
+        last,
+        &last.replace("    barrier.cluster.wait.aligned;\n", ""),
+        1,
+    );
+    for seed in 0..8 {
+        let (o, _) = run(&source, "sums", [4, 1, 1], seed);
+        assert!(!o.clean());
+    }
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn registers_come_from_those_who_give_them() {
     );
     let o = wait("u32 176;");
     assert!(o.reports.iter().any(|r| r.kind == Finding::Undefined));
-    let source = SOURCE.replacen(".maxntid 384, 1, 1", "", 1);
+    let source = SOURCE.replacen(".minnctapersm 1", "", 1);
     let (o, _) = run(&source, "registers", 384, 0);
     assert!(o.reports.iter().all(|r| r.kind == Finding::Undefined));
     assert!(!o.clean());

@@ -86,7 +86,7 @@ fn ptxas_assembles_every_fixture() {
         let path = folder.join(format!("emulator-{name}.ptx"));
         std::fs::write(&path, &source).unwrap();
         let out = Command::new(&tool)
-            .args([&format!("-arch={arch}"), "-o", "/dev/null"])
+            .args([&format!("-arch={arch}"), "-v", "-o", "/dev/null"])
             .arg(&path)
             .output()
             .unwrap();
@@ -96,5 +96,7 @@ fn ptxas_assembles_every_fixture() {
             "{name}:\n{said}\n{}",
             crate::suite::common::numbered(&source)
         );
+        // It says so when it lets products wait for each other.
+        assert!(!said.contains("C75"), "{name}:\n{said}");
     }
 }

@@ -93,6 +93,23 @@ fn a_pipeline_goes_as_fast_as_its_memory() {
 }
 
 #[test]
+fn clusters_come_to_an_end() {
+    for (kernel, grid) in [("shared_tile", 2), ("sent", 2), ("handed", 2), ("sums", 8)] {
+        let mut b = Bench::new(include_str!("ptx/cluster.ptx"));
+        let p = b.words(&(0..256).collect::<Vec<u32>>());
+        let q = b.buffer(512);
+        let mut l = launch(kernel, grid, 32);
+        if b.module.params(kernel).unwrap().len() == 2 {
+            l = l.u64(p);
+        }
+        let t = Timing { sms: 2, ..gpu() };
+        let (o, s) = b.machine.time(&b.module, &l.u64(q), &t).unwrap();
+        assert!(o.clean(), "{kernel}: {:?}", o.reports);
+        assert!((20..5000).contains(&s.cycles), "{kernel}: {}", s.cycles);
+    }
+}
+
+#[test]
 fn bulk_copies_that_go_are_waited_for() {
     let source = include_str!("ptx/bulk.ptx");
     let mut b = Bench::new(source);

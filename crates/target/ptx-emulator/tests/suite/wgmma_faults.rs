@@ -63,6 +63,21 @@ fn sums_are_not_touched_before_they_are_waited_for() {
 }
 
 #[test]
+fn what_is_found_can_be_switched_off() {
+    let source = changed("bf16", &[(FENCE, ""), (PROXY, "")]);
+    let mut b = Bench::new(&source);
+    let p = b.bytes(&[0; 1 << 17]);
+    let l = Launch {
+        shared: 65536,
+        checks: Checks::none(),
+        ..launch("product", 1, 128)
+    };
+    let d = descriptor(0, 16, 1024, 1);
+    let end = p + (1 << 16);
+    b.clean(&l.u64(p).u64(p).u64(end).u64(d).u64(d));
+}
+
+#[test]
 fn a_wait_covers_the_groups_before_it() {
     // The newest group may be in flight.
     let text = "wgmma.wait_group.sync.aligned 1;\n    mov.b32 %x0, %c0; // here";
