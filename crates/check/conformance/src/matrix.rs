@@ -96,7 +96,7 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
     for _ in 0..TRIES {
         if groups && rng.once_in(2) {
             let cut = [&rows[..], &scores, &batch];
-            out.push(warpgroups(k, &products, cut, types, rng));
+            out.extend(warpgroups(k, &products, cut, types, rng));
             continue;
         }
         let warps = [
@@ -181,14 +181,17 @@ fn lie_along_depth(k: &Kernel, p: &Product) -> bool {
     p.factors.iter().all(along)
 }
 
-/// A random schedule of a product by matrix instructions of warpgroups.
+/// Pieces of all tasks of a schedule for warpgroups at most: an interpreter takes long for one.
+const MOST_PIECES: i64 = 40;
+
+/// A random schedule of a product by matrix instructions of warpgroups; `None` where it has many pieces.
 fn warpgroups(
     k: &Kernel,
     products: &[Product],
     [rows, columns, batch]: [&[AxisId]; 3],
     types: [DType; 2],
     rng: &mut Rng,
-) -> Schedule {
+) -> Option<Schedule> {
     let bits = types[0].bits();
     let line = rng.of(&[32, 64, 128]);
     let depth = i64::from(line * 8 / bits);
@@ -205,6 +208,13 @@ fn warpgroups(
     let (whole, inner) = over.split_at(over.len().saturating_sub(1));
     let mut loops = ones(whole);
     loops.extend(inner.iter().map(|&axis| AxisTile { axis, tile: depth }));
+    let pieces = grid.iter().chain(&loops).fold(1i64, |n, c| {
+        let extent = k.axes[c.axis as usize].extent.known().unwrap_or(1);
+        n.saturating_mul((extent + c.tile - 1) / c.tile)
+    });
+    if pieces > MOST_PIECES {
+        return None;
+    }
     let cuts = Cuts {
         k,
         products,
@@ -233,7 +243,7 @@ fn warpgroups(
             *stages = (*stages).max(3);
         }
     }
-    Schedule {
+    Some(Schedule {
         grid,
         loops,
         places,
@@ -245,7 +255,7 @@ fn warpgroups(
             instruction,
             rng.of(&bytes),
         ),
-    }
+    })
 }
 
 /// The matrix instruction for factors of a type: of f32 one or three products.

@@ -40,7 +40,7 @@ fn one_model_over_machines() {
     };
     for (machine, target) in [
         ("A100-SXM4-80GB", "ptx-sm_80"),
-        ("H100-SXM5-80GB", "ptx-sm_90"),
+        ("H100-SXM5-80GB", "ptx-sm_90a"),
         ("MI300X", "wgsl"),
     ] {
         let ours = of(machine, "ours");
