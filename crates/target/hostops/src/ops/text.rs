@@ -249,7 +249,7 @@ fn plain(v: f64) -> String {
     if v == 0.0 {
         return if v.is_sign_negative() { "-0" } else { "0" }.into();
     }
-    if e < -4 || e >= DIGITS {
+    if !(-4..DIGITS).contains(&e) {
         let sign = if e < 0 { '-' } else { '+' };
         return format!("{mantissa}e{sign}{:02}", e.abs());
     }
