@@ -32,7 +32,13 @@ pub fn page() -> String {
                 "com.microsoft" => "ms.",
                 _ => "",
             };
-            let host = format!("{prefix}{name}");
+            // Operators that the standard took up run under its names.
+            let own = format!("{prefix}{name}");
+            let host = if hosted.contains(&own.as_str()) {
+                own
+            } else {
+                (*name).to_string()
+            };
             let reason = hostops::reason(&host);
             let how = match hosted.contains(&host.as_str()) {
                 false => "core ops".to_string(),

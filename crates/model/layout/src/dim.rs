@@ -376,6 +376,10 @@ impl Dim {
                         let slack = if *c > 0 { Dim::Known(1 - k) } else { Dim::ZERO };
                         (rest() + times(&((**x).clone() + slack), c / k)).nonneg_within(depth - 1)
                     }
+                    // k times the sum has the sign of the sum.
+                    Some(k @ 1..=64) if *c < 0 => {
+                        (times(&rest(), k) + times(x, *c)).nonneg_within(depth - 1)
+                    }
                     _ => false,
                 },
                 Atom::Min(x, y) if *c < 0 => {

@@ -1,7 +1,7 @@
 //! Removes nodes whose results are not used.
-use crate::edit::Edit;
+use crate::edit::{Edit, refuses};
 use crate::{Error, Fuel, Rewritten};
-use graph::{Graph, Op, SymbolSource, ValueId, ValueSource};
+use graph::{Graph, SymbolSource, ValueId, ValueSource};
 use layout::Sym;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,21 +38,6 @@ pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
     }
     e.drop_symbols(&unused);
     Ok(e.finish())
-}
-
-/// Whether a branch in the op may be refused.
-fn refuses(op: &Op) -> bool {
-    match op {
-        Op::Host { name, .. } => name == "Refuse",
-        Op::If {
-            then_branch,
-            else_branch,
-        } => [then_branch, else_branch]
-            .iter()
-            .any(|g| g.nodes.iter().any(|n| refuses(&n.op))),
-        Op::Loop { body, .. } => body.nodes.iter().any(|n| refuses(&n.op)),
-        _ => false,
-    }
 }
 
 /// Which nodes are needed, and which symbols; a body's may be the outer graph's, and counting its own too only

@@ -301,11 +301,11 @@ impl<'f> Edit<'f> {
         }
     }
 
-    /// Removes `n` if nothing needs its outputs, and then its inputs' writers likewise.
+    /// Removes `n` if nothing needs its outputs, nor that it may refuse a request, and then its inputs' writers likewise.
     pub(crate) fn bury(&mut self, n: NodeId) {
         let mut work = vec![n];
         while let Some(n) = work.pop() {
-            if self.is_dead(n) {
+            if self.is_dead(n) || refuses(&self.graph.nodes[n.0 as usize].op) {
                 continue;
             }
             let outputs = &self.graph.nodes[n.0 as usize].outputs;
@@ -531,5 +531,20 @@ fn ordered(mut g: Graph, dead: &[bool]) -> Graph {
         values: p.values,
         nodes,
         ..g
+    }
+}
+
+/// Whether a branch in the op may be refused.
+pub(crate) fn refuses(op: &Op) -> bool {
+    match op {
+        Op::Host { name, .. } => name == "Refuse",
+        Op::If {
+            then_branch,
+            else_branch,
+        } => [then_branch, else_branch]
+            .iter()
+            .any(|g| g.nodes.iter().any(|n| refuses(&n.op))),
+        Op::Loop { body, .. } => body.nodes.iter().any(|n| refuses(&n.op)),
+        _ => false,
     }
 }

@@ -506,11 +506,13 @@ impl PlanSet {
             // The part of a range in which sizes are proved may leave out the size that was asked for.
             Some(Ok(e)) if e.covers(env) => e,
             wide => {
-                let mut e = self.make(engine, &dims, allotment, memory, u64::MAX)?;
+                let mut e = self.make(engine, &dims, allotment, memory, u64::MAX);
                 let only = at(&dims, env);
-                if !e.covers(env) && only != dims {
-                    e = self.make(engine, &only, allotment, memory, u64::MAX)?;
+                // Of a range of sizes that only the data gives, all may be proved but those that no request has.
+                if only != dims && !e.as_ref().is_ok_and(|e| e.covers(env)) {
+                    e = self.make(engine, &only, allotment, memory, u64::MAX);
                 }
+                let e = e?;
                 // What holds for the size asked for need not hold for others, or they need too much memory.
                 self.narrow.fetch_or(wide.is_some(), Ordering::Relaxed);
                 e

@@ -82,6 +82,32 @@ impl<'m> Ctx<'m> {
         Ok(all)
     }
 
+    /// Inputs that are broadcast against each other, those whose extent is never the others' with the extent 1 that it is
+    /// then.
+    fn thinned(
+        &mut self,
+        n: &NodeView<'m>,
+        name: &str,
+        inputs: &[ValueId],
+    ) -> Lowered<Vec<ValueId>> {
+        let mut out = inputs.to_vec();
+        for v in &mut out {
+            let own = self.shape(*v);
+            let mut thin = own.clone();
+            for (back, d) in own.iter().rev().enumerate() {
+                let beside = inputs.iter().map(|&o| self.shape(o));
+                let mut beside = beside.filter_map(|s| s.iter().rev().nth(back).cloned());
+                let never = |o: &Dim| o.known().is_some_and(|k| k > 1) && d.provably_lt(o);
+                if d.known().is_none() && beside.any(|o| never(&o)) {
+                    thin[own.len() - 1 - back] = Dim::ONE;
+                    self.assume(n, d, &Dim::ONE);
+                }
+            }
+            *v = self.reshaped(n, format!("{name}.thin"), *v, thin)?;
+        }
+        Ok(out)
+    }
+
     /// Whether the node was told to compare extents that change from round to round.
     pub fn compares(&self, n: &NodeView<'m>) -> bool {
         self.frames.len() > 1 && self.taken.contains_key(&n.origin.name)
@@ -157,6 +183,7 @@ impl<'m> Ctx<'m> {
         f: impl FnOnce(&mut ExprBuilder, &[Ref]) -> Ref,
     ) -> Lowered<ValueId> {
         let inputs = &self.compared(n, &name, inputs, 0)?[..];
+        let inputs = &self.thinned(n, &name, inputs)?[..];
         let mut e = ExprBuilder::new();
         let args: Vec<Ref> = inputs
             .iter()

@@ -43,7 +43,17 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             }
         }
     }
-    let shape = c.broadcast(n, &from, &target)?;
+    // An extent that is never the one that it is broadcast to is 1.
+    let mut thin = from.clone();
+    for back in 1..=from.len().min(target.len()) {
+        let (d, to) = (&from[from.len() - back], &target[target.len() - back]);
+        if d.known().is_none() && !to.is_one() && (d.provably_lt(to) || to.provably_lt(d)) {
+            c.assume(n, d, &Dim::ONE);
+            thin[from.len() - back] = Dim::ONE;
+        }
+    }
+    let x = c.reshaped(n, n.tmp("thin"), x, thin.clone())?;
+    let shape = c.broadcast(n, &thin, &target)?;
     let y = c.expand(n, n.name(0), x, shape)?;
     c.set(n, 0, y);
     Ok(())

@@ -14,6 +14,11 @@ fn gather<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
     let (x, i) = (n.input(0)?, n.input(1)?);
     let axis = axis_of(n.int("axis", 0)?, c.rank(x))?;
+    if let (Some(all), Some(d)) = (c.const_ints(i), c.shape(x)[axis].known())
+        && let Some(at) = all.iter().find(|at| !(-d..d).contains(*at))
+    {
+        return Err(format!("index {at} is outside dimension {axis} of {d}").into());
+    }
     let y = c.add1(n, Op::Gather { axis, batch: 0 }, &[x, i], n.name(0))?;
     c.set(n, 0, y);
     Ok(())

@@ -4,7 +4,7 @@ use super::whole_steps::{placed, steps};
 use super::quantize::{dequantised, limits, quantised};
 use super::{OpDef, conv, matmul, op, other};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
-use expr::{ExprBuilder, Ref, Unary, functions};
+use expr::{Binary, ExprBuilder, Ref, Unary, functions};
 use graph::{Op, ValueId};
 use layout::{DType, Dim};
 
@@ -216,7 +216,31 @@ fn softmax<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     // Before opset 13 all dimensions from the axis on make one row.
     let axes: Vec<usize> = if opset < 13 { (axis..rank).collect() } else { vec![axis] };
     let y = super::softmax::softmax(c, n, n.tmp("real"), x, &axes, false)?;
-    finish(c, n, y, 3)
+    // onnxruntime counts the steps of 1 in whole numbers.
+    let to = c.dtype(n.input(0)?);
+    let (low, high) = limits(to)?;
+    let mut inputs = vec![y, one(c, n, "y.scale", n.input(3)?)?];
+    if let Some(z) = n.opt(4) {
+        inputs.push(one(c, n, "y.zero", z)?);
+    }
+    let y = c.map(n, n.name(0), &inputs, |e, a| {
+        let (one, half) = (e.constant(1.0, DType::F32), e.constant(0.5, DType::F32));
+        let steps = e.div(one, a[1]);
+        let steps = e.unary(Unary::Floor, steps);
+        let y = e.mul(a[0], steps);
+        let y = e.add(y, half);
+        let mut y = e.unary(Unary::Floor, y);
+        if let Some(&z) = a.get(2) {
+            let z = e.cast(z, DType::F32);
+            y = e.add(y, z);
+        }
+        let (low, high) = (e.constant(low, DType::F32), e.constant(high, DType::F32));
+        let y = e.binary(Binary::Max, y, low);
+        let y = e.binary(Binary::Min, y, high);
+        e.cast(y, to)
+    })?;
+    c.set(n, 0, y);
+    Ok(())
 }
 
 fn global<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {

@@ -60,6 +60,13 @@ impl Axis<'_, '_> {
         if let (Some(b), Some(low), Some(high)) = (b.known(), low.known(), high.known()) {
             return Dim::Known(b.min(high).max(low));
         }
+        // A bound that is never inside needs no assumption, which no request would fulfil.
+        if b.provably_le(&low) {
+            return low;
+        }
+        if high.provably_le(&b) {
+            return high;
+        }
         if self.explicit {
             return b.max_with(&low).min_with(&high);
         }

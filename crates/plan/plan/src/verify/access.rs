@@ -243,6 +243,11 @@ impl Prover<'_> {
             })
     }
 
+    /// As [`Prover::nonneg`], by looking at every point of the box where that alone tells: the last part of a split.
+    pub fn never_negative(&mut self, d: &Dim) -> bool {
+        self.nonneg(d) || self.each_point(&[], &[d], &|_, _, at| at[0] >= 0)
+    }
+
     fn nonneg_here(&self, d: &Dim) -> bool {
         match d {
             Dim::Known(n) => *n >= 0,

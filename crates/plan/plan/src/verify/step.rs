@@ -71,7 +71,7 @@ pub(super) fn names(plan: &Plan, k: &Block, b: &Blame, budget: &mut i64) -> Chec
                     .into()
             })?;
             if let StepWork::Kernel { kernel, .. } = &s.work {
-                extents(kernel, &b, &p)?;
+                extents(kernel, &b, &mut p)?;
             }
         }
     }
@@ -306,11 +306,11 @@ fn is_copy(kernel: &Kernel) -> bool {
         && from.access.indexed.is_empty()
 }
 
-fn extents(kernel: &Kernel, b: &Blame, p: &Prover) -> Checked {
+fn extents(kernel: &Kernel, b: &Blame, p: &mut Prover) -> Checked {
     for a in &kernel.axes {
         let r = p.dims.bounds(&a.extent);
         b.need(
-            p.nonneg(&a.extent) && r.is_some_and(|r| r.hi < MAX_EXTENT),
+            r.is_some_and(|r| r.hi < MAX_EXTENT) && p.never_negative(&a.extent),
             "extents",
             || {
                 format!(

@@ -160,6 +160,7 @@ impl Lowering<'_> {
             builder: b,
             dims: score_dims.clone(),
             tiles: BTreeMap::new(),
+            loads: BTreeMap::new(),
             indexed: false,
             folded: Vec::new(),
         };
@@ -192,6 +193,7 @@ impl Lowering<'_> {
         // Members see the output's dimensions: batch.., q, e.
         body.dims = (0..=dq).chain([de]).map(|d| axes[d].clone()).collect();
         body.tiles = BTreeMap::from([(vo, y)]);
+        body.loads.clear();
         Ok(body)
     }
 }

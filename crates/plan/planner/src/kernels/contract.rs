@@ -96,6 +96,7 @@ impl Lowering<'_> {
             builder,
             dims,
             tiles: BTreeMap::from([(vo, result)]),
+            loads: BTreeMap::new(),
             indexed: false,
             folded: Vec::new(),
         };

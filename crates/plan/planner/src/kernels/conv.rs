@@ -217,6 +217,7 @@ impl Lowering<'_> {
             builder: b,
             dims: axes.dims,
             tiles: BTreeMap::from([(vo, result)]),
+            loads: BTreeMap::new(),
             indexed: false,
             folded: Vec::new(),
         };

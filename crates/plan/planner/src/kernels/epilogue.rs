@@ -18,8 +18,10 @@ const NEAR: usize = 32;
 pub(crate) struct Body {
     pub builder: Builder,
     pub dims: Vec<Vec<AxisId>>,
-    /// Tiles of graph values inside the kernel, loaded or computed.
+    /// Tiles of graph values that the kernel computes.
     pub tiles: BTreeMap<ValueId, TileId>,
+    /// Tiles of values that it loads, by how their dimensions lie in its space: a square one may be read both ways.
+    pub loads: BTreeMap<(ValueId, Mapping), TileId>,
     /// Whether loads may go through indices.
     pub indexed: bool,
     /// Gathers that became loads of this kernel.
@@ -78,13 +80,15 @@ impl Lowering<'_> {
         m: &Mapping,
         n: NodeId,
     ) -> Result<TileId> {
-        if let Some(&t) = body.tiles.get(&v) {
+        let key = (v, m.clone());
+        if let Some(&t) = body.tiles.get(&v).or_else(|| body.loads.get(&key)) {
             return Ok(t);
         }
         if body.indexed
             && let Some(g) = self.gathered(v)?
             && let Some(t) = self.gathered_tile(body, v, g, m)?
         {
+            body.loads.insert(key, t);
             return Ok(t);
         }
         let l = self.locate(v)?;
@@ -115,7 +119,7 @@ impl Lowering<'_> {
             touched(&l.layout),
             l.ix,
         );
-        body.tiles.insert(v, t);
+        body.loads.insert(key, t);
         Ok(t)
     }
 

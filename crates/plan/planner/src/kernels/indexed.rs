@@ -165,7 +165,6 @@ impl Lowering<'_> {
         let read = Dim::product(self.shape(v));
         let t = b.load(&name, self.dtype(v), access, read, g.data.ix);
         body.folded.push(g.node);
-        body.tiles.insert(v, t);
         Ok(Some(t))
     }
 }

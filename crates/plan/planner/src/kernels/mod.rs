@@ -427,6 +427,13 @@ impl<'a> Lowering<'a> {
             self.dims.share(d);
             d.symbols(&mut symbols);
         });
+        // Where there are no elements the kernel may not show what its results' extents depend on.
+        for (o, &a) in kernel.operands.iter().zip(&args) {
+            if o.role == kernel::Role::Write {
+                let shape = &self.program.value(a).shape;
+                shape.iter().for_each(|d| d.symbols(&mut symbols));
+            }
+        }
         // An output of the model is the caller's memory: the init segment cannot fill it.
         let shared = args.iter().any(|&a| self.joined.is_shared(a));
         let init = constant && symbols.is_empty() && !self.per_request && !shared;

@@ -97,6 +97,7 @@ impl Lowering<'_> {
             builder,
             dims: (0..g.full.len()).map(own).collect(),
             tiles: BTreeMap::new(),
+            loads: BTreeMap::new(),
             indexed: true,
             folded: Vec::new(),
         };
@@ -113,7 +114,7 @@ impl Lowering<'_> {
                 continue;
             }
             for &v in &node.inputs {
-                if g.mapping.contains_key(&v) || values.iter().any(|(r, _)| *r == v) {
+                if g.mapping.contains_key(&v) {
                     continue;
                 }
                 let m = match &node.op {
@@ -122,7 +123,9 @@ impl Lowering<'_> {
                     }
                     _ => operand_mapping(self.shape(v), &g.mapping[&node.outputs[0]], g, v),
                 };
-                values.push((v, m));
+                if !values.contains(&(v, m.clone())) {
+                    values.push((v, m));
+                }
             }
         }
         let mut reads = Reads {

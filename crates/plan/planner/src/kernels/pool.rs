@@ -130,6 +130,7 @@ impl Lowering<'_> {
             builder: b,
             dims,
             tiles: BTreeMap::new(),
+            loads: BTreeMap::new(),
             indexed: false,
             folded: Vec::new(),
         };
