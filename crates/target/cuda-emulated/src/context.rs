@@ -367,9 +367,12 @@ impl Context for Handle {
         };
         let c = self.info().compute;
         let digits: String = code.target().chars().filter(char::is_ascii_digit).collect();
+        let own = c.major * 10 + c.minor;
+        // What is for one architecture alone runs on no later one.
+        let alone = code.target().ends_with('a');
         if digits
             .parse()
-            .is_ok_and(|v: u32| v > c.major * 10 + c.minor)
+            .is_ok_and(|v: u32| v > own || alone && v != own)
         {
             let log = format!("it is for {}, this GPU is {}", code.target(), c.arch());
             return refused("CUDA_ERROR_INVALID_PTX", log);
