@@ -236,8 +236,8 @@ fn warpgroups(
         n: wide as u32,
         ..fragment(types, rng)
     };
-    // Parts are made of a piece while the one before is multiplied.
-    let parts = instruction.factors == Factors::Tf32x3;
+    // What is multiplied of f32 is made of a piece while the one before is multiplied.
+    let parts = instruction.factors != Factors::Whole;
     for p in &mut places {
         if let (Place::Shared { stages, .. }, true) = (p, parts) {
             *stages = (*stages).max(3);

@@ -115,12 +115,14 @@ impl Fragment {
         }
     }
 
-    /// Copies of a piece of each factor that lie beside its stages in shared memory: both parts of the piece that is
-    /// multiplied, and of the one that is cut meanwhile, where a warpgroup multiplies parts.
+    /// Copies of a piece of each factor that lie beside its stages in shared memory: what a warpgroup multiplies of f32,
+    /// one part or two, of the piece that is multiplied and of the one that is made ready meanwhile.
     pub fn copies_beside(&self) -> u32 {
-        match self.warps() > 1 && self.factors == Factors::Tf32x3 {
-            true => 4,
-            false => 0,
+        match self.factors {
+            _ if self.warps() == 1 => 0,
+            Factors::Whole => 0,
+            Factors::Tf32 => 2,
+            Factors::Tf32x3 => 4,
         }
     }
 

@@ -824,7 +824,7 @@ impl Gpu<'_> {
             };
             places[tile as usize] = Place::Shared { swizzle, stages };
             let beside = self.fragment.map_or(0, |f| f.copies_beside());
-            // One piece is copied, one cut in parts and one multiplied.
+            // One piece is copied, one made ready and one multiplied.
             if beside > 0 && stages < 3 {
                 return None;
             }

@@ -138,12 +138,17 @@ impl Lower<'_> {
     /// Words as they are multiplied in TF32: by one multiply-add near one of the two numbers of TF32 on either side,
     /// where the matrix unit takes the one towards zero.
     pub(super) fn in_tf32(&mut self, words: [Reg; 4]) -> [Reg; 4] {
-        let by = self.b.float(NEAR, Ty::F32);
         words.map(|w| {
             let v = self.b.op(Ty::F32, Op::Bits(w));
-            let near = self.b.op(Ty::F32, Op::MulAdd(v, by, v));
+            let near = self.value_near(v);
             self.b.op(Ty::U32, Op::Bits(near))
         })
+    }
+
+    /// An f32 of which the matrix unit takes a number of TF32 near it.
+    pub(super) fn value_near(&mut self, x: Reg) -> Reg {
+        let by = self.b.float(NEAR, Ty::F32);
+        self.b.op(Ty::F32, Op::MulAdd(x, by, x))
     }
 
     /// Words in two parts, [`SCALE`] times as large.

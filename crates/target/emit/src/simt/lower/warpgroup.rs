@@ -19,10 +19,10 @@ impl Lower<'_> {
         let Left::Staged(left) = &p.left else {
             return self.fail("left factor", "warpgroups read it from shared memory");
         };
-        if p.fragment.factors == Factors::Tf32x3 {
+        if p.fragment.factors != Factors::Whole {
             return self.fail(
-                "parts of factors",
-                "warpgroups make them where a loop does nothing but copy and multiply, by three stages or more",
+                "factors of warpgroups",
+                "threads make them of f32 where a loop does nothing but copy and multiply, by three stages or more",
             );
         }
         let [left, right] = [left, &p.right].map(Staged::home).map(Rc::clone);

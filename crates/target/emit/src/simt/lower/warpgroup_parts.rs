@@ -1,8 +1,8 @@
-//! Products of f32 by warpgroups, as exact as multiply-adds: factors in two parts of TF32, as in [`super::parts`].
+//! Products of f32 by warpgroups: factors near numbers of TF32, or in two parts of it, as in [`super::parts`].
 //!
-//! Warpgroups read both parts from shared memory. While the products of a piece are under way, all threads make the
-//! parts of the next piece: there are two places for parts, and pieces themselves stay until their sums are taken,
-//! which may have to be made of them.
+//! Warpgroups read them from shared memory and cut off what TF32 has not, so threads put there what is to be multiplied.
+//! While the products of a piece are under way, all threads do so for the next piece: there are two places for it. Pieces
+//! themselves stay until the sums of parts are taken, which may have to be made of them.
 use super::matrix::{Left, Staged};
 use super::parts::CHUNK;
 use super::state::{Lower, Result, SharedTile};
@@ -17,28 +17,36 @@ const PLACES: i64 = 2;
 /// Elements that a thread takes at once.
 const WIDE: i64 = 4;
 
-/// Both parts of a factor: a shared array with room for [`PLACES`] pieces each.
+/// What is multiplied of a factor: a shared array with room for [`PLACES`] pieces for its one part, or for the upper and
+/// the lower one.
 struct Parts {
     home: Rc<SharedTile>,
-    upper: u32,
-    lower: u32,
+    arrays: Vec<u32>,
 }
 
 impl Parts {
-    /// The upper or lower part of the piece in a place that begins at an element.
-    fn of(&self, upper: bool, first: Reg) -> (&SharedTile, (u32, Reg)) {
-        let array = if upper { self.upper } else { self.lower };
-        (&self.home, (array, first))
+    /// A part of the piece in a place that begins at an element.
+    fn of(&self, part: usize, first: Reg) -> (&SharedTile, (u32, Reg)) {
+        (&self.home, (self.arrays[part], first))
+    }
+}
+
+/// Parts of both factors that are multiplied, the small products first.
+fn products_of(factors: Factors) -> &'static [(usize, usize)] {
+    match factors {
+        Factors::Tf32x3 => &[(1, 0), (0, 1), (0, 0)],
+        Factors::Whole | Factors::Tf32 => &[(0, 0)],
     }
 }
 
 impl Lower<'_> {
-    /// The contraction that is all that a loop does besides copies, where warpgroups multiply parts of its factors.
+    /// The contraction that is all that a loop does besides copies, where warpgroups multiply what threads make of its
+    /// factors.
     pub(super) fn multiplies_parts<'n>(&self, stmts: &[&'n Stmt]) -> Option<&'n Stmt> {
         let parts = self
             .map
             .fragment
-            .is_some_and(|f| f.factors == Factors::Tf32x3);
+            .is_some_and(|f| f.factors != Factors::Whole);
         if !parts || !self.products_alone(stmts) {
             return None;
         }
@@ -48,7 +56,7 @@ impl Lower<'_> {
             .copied()
     }
 
-    /// As [`Lower::ring`] for `contract`, by warpgroups that multiply parts of its factors.
+    /// As [`Lower::ring`] for `contract`, by warpgroups that multiply what threads make of its factors.
     pub(super) fn ring_in_parts(
         &mut self,
         copies: &[(TileId, OperandId, Rc<SharedTile>)],
@@ -57,31 +65,36 @@ impl Lower<'_> {
     ) -> Result<()> {
         let (Stmt::Contract { acc, a, b, over }, Some(fragment)) = (contract, self.map.fragment)
         else {
-            return self.fail("parts of factors", "there is no product");
+            return self.fail("factors of warpgroups", "there is no product");
         };
         let stages = copies.first().map_or(0, |c| c.2.stages);
         if stages < 3 {
             return self.fail(
-                "parts of factors",
-                format!("{stages} stages; one piece is copied, one cut in parts and one multiplied: use 3"),
+                "factors of warpgroups",
+                format!(
+                    "{stages} stages; one piece is copied, one made ready and one multiplied: use 3"
+                ),
             );
         }
         let p = self.contraction(fragment, *acc, (*a, *b), over)?;
         let Left::Staged(left) = &p.left else {
             return self.fail("left factor", "warpgroups read it from shared memory");
         };
-        if p.depth > CHUNK {
+        let in_parts = fragment.factors == Factors::Tf32x3;
+        if in_parts && p.depth > CHUNK {
             return self.fail(
                 "depth",
                 format!("{} positions are summed by the matrix unit alone", p.depth),
             );
         }
-        let [tops, lows] = [left, &p.right].map(|s| self.parts_of(s));
-        let own: Vec<Vec<Var>> = p
-            .sums
-            .iter()
-            .map(|line| line.iter().map(|_| self.b.var(Ty::F32)).collect())
-            .collect();
+        let [tops, lows] = [left, &p.right].map(|s| self.parts_of(s, fragment.factors));
+        let own: Vec<Vec<Var>> = match in_parts {
+            true => {
+                let mut line = |l: &Vec<Var>| l.iter().map(|_| self.b.var(Ty::F32)).collect();
+                p.sums.iter().map(&mut line).collect()
+            }
+            false => p.sums.clone(),
+        };
         let [zero, one, ahead] = [0, 1, i64::from(stages) - 1].map(|n| self.b.int(n));
         let i = self.b.open_loop();
         self.copy_piece(copies, (cuts, counts, total), i, i)?;
@@ -101,41 +114,43 @@ impl Lower<'_> {
         self.enter_piece(cuts, counts, i);
         self.b.push(Inst::Warpgroup(Warpgroup::Fence));
         let place = self.remainder(i, PLACES);
-        // The small products first.
-        for (n, (a, b)) in [(false, true), (true, false), (true, true)]
-            .into_iter()
-            .enumerate()
-        {
+        for (n, &(a, b)) in products_of(fragment.factors).iter().enumerate() {
             let [left, right] = [&tops, &lows].map(|f| self.place_of(f, place));
-            self.products(&p, (&own, n == 0), tops.of(a, left), lows.of(b, right))?;
+            let fresh = in_parts && n == 0;
+            self.products(&p, (&own, fresh), tops.of(a, left), lows.of(b, right))?;
         }
         self.b.push(Inst::Warpgroup(Warpgroup::Commit));
         self.cut(&[&tops, &lows], next, total)?;
         self.b.push(Inst::Warpgroup(Warpgroup::Wait(0)));
-        let stage = self.remainder(i, stages.into());
-        let outer = self.stage.replace(stage);
-        let groups = (p.rows, p.columns);
-        self.take_parts(&p.sums, &own, (left, &p.right), groups, (0, p.depth))?;
-        self.stage = outer;
+        if in_parts {
+            let stage = self.remainder(i, stages.into());
+            let outer = self.stage.replace(stage);
+            let groups = (p.rows, p.columns);
+            self.take_parts(&p.sums, &own, (left, &p.right), groups, (0, p.depth))?;
+            self.stage = outer;
+        }
         self.b.forget_shared();
         self.b.close_loop(i, (zero, total, one));
         Ok(())
     }
 
-    /// Shared memory for the parts of a factor.
-    fn parts_of(&mut self, s: &Staged) -> Parts {
+    /// Shared memory for what is multiplied of a factor.
+    fn parts_of(&mut self, s: &Staged, factors: Factors) -> Parts {
         let home = s.home().clone();
         let name = self.shared[home.array as usize].name.clone();
         let mut array = |part: &str| {
             self.shared.push(SharedArray {
-                name: format!("{part} parts of {name}"),
+                name: format!("{part} of {name}"),
                 dtype: DType::F32,
                 elements: (home.elements * PLACES) as u32,
             });
             self.shared.len() as u32 - 1
         };
-        let (upper, lower) = (array("upper"), array("lower"));
-        Parts { home, upper, lower }
+        let arrays = match factors {
+            Factors::Tf32x3 => vec![array("upper parts"), array("lower parts")],
+            Factors::Whole | Factors::Tf32 => vec![array("tf32")],
+        };
+        Parts { home, arrays }
     }
 
     /// The first element of a place of a factor's parts.
@@ -144,7 +159,7 @@ impl Lower<'_> {
         self.b.mul(place, each)
     }
 
-    /// All threads cut piece `n` in parts, unless there is none: where an element lies its parts do.
+    /// All threads make what is multiplied of piece `n`, unless there is none: where an element lies that does.
     fn cut(&mut self, factors: &[&Parts], n: Reg, total: Reg) -> Result<()> {
         let there = self.b.compare(Compare::Lt, n, total);
         self.b.forget_shared();
@@ -163,8 +178,8 @@ impl Lower<'_> {
             for (f, offset, dst) in loaded {
                 let first = l.place_of(f, place);
                 let index = l.b.add(first, offset);
-                let parts: Vec<[Reg; 2]> = dst.into_iter().map(|x| l.value_in_parts(x)).collect();
-                for (array, part) in [(f.upper, 0), (f.lower, 1)] {
+                let parts: Vec<Vec<Reg>> = dst.into_iter().map(|x| l.made_of(f, x)).collect();
+                for (part, &array) in f.arrays.iter().enumerate() {
                     let values = parts.iter().map(|p| p[part]).collect();
                     let within = l.within(f, offset);
                     l.guarded(within, |l| {
@@ -181,6 +196,14 @@ impl Lower<'_> {
         })?;
         self.b.forget_shared();
         Ok(())
+    }
+
+    /// What is multiplied of an element.
+    fn made_of(&mut self, f: &Parts, x: Reg) -> Vec<Reg> {
+        match f.arrays.len() {
+            1 => vec![self.value_near(x)],
+            _ => self.value_in_parts(x).to_vec(),
+        }
     }
 
     /// Elements of a factor from which on this thread takes some.
