@@ -189,12 +189,13 @@ fn cpu(k: &Kernel, text: &str) -> Read<Mapping> {
     }))
 }
 
-/// `mma.m16n8k16 f16->f32`, `mma.m16n8k8 3xtf32->f32` and the like, or `fma`.
+/// `mma.m16n8k16 f16->f32`, `mma.m16n8k8 3xtf32->f32`, `wgmma.m64n128k16 f16->f32` and the like, or `fma`.
 fn fragment(text: &str) -> Read<Option<Fragment>> {
     if text == "fma" {
         return Ok(None);
     }
-    let parts = text.strip_prefix("mma.m").and_then(|rest| {
+    let named = text.strip_prefix("mma.m").or(text.strip_prefix("wgmma.m"));
+    let parts = named.and_then(|rest| {
         let (shape, types) = rest.split_once(' ')?;
         let (m, rest) = shape.split_once('n')?;
         let (n, k) = rest.split_once('k')?;

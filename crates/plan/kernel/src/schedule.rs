@@ -96,6 +96,16 @@ impl Fragment {
         (self.m / WARP_ROWS).max(1)
     }
 
+    /// What it is called in texts: `mma.m16n8k16 f16->f32`, or `wgmma` in front where a warpgroup executes it.
+    pub fn name(&self) -> String {
+        let executed = if self.warps() == 1 { "mma" } else { "wgmma" };
+        let (factors, acc) = (self.factor_name(), self.acc);
+        format!(
+            "{executed}.m{}n{}k{} {factors}->{acc}",
+            self.m, self.n, self.k
+        )
+    }
+
     /// Types of the left factor, with the rows, and of the right one.
     pub fn types(&self) -> [DType; 2] {
         [self.input, self.right.unwrap_or(self.input)]

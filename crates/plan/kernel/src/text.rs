@@ -167,16 +167,7 @@ pub(crate) fn mapping(k: &Kernel, m: &Mapping) -> String {
             format!("{micro}, rows {}, lanes {lanes}", axes(k, &c.rows))
         }
         Mapping::Gpu(g) => {
-            let fragment = g.fragment.map_or("fma".to_string(), |f| {
-                format!(
-                    "mma.m{}n{}k{} {}->{}",
-                    f.m,
-                    f.n,
-                    f.k,
-                    f.factor_name(),
-                    f.acc
-                )
-            });
+            let fragment = g.fragment.map_or("fma".to_string(), |f| f.name());
             let one = |s: &crate::Spread| {
                 let each = if s.each > 1 {
                     format!(" of {}", s.each)

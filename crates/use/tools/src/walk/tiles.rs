@@ -61,15 +61,9 @@ fn matrix_tiles(
     );
     let one = [f.m, f.n, f.k].map(i64::from);
     tiles.push(named("an instruction", one));
-    let instruction = format!(
-        "mma.m{}n{}k{} {} -> {}",
-        f.m,
-        f.n,
-        f.k,
-        f.factor_name(),
-        f.acc
-    );
-    b.name("instruction", "instruction", &instruction, SCHEDULE);
+    b.name("instruction", "instruction", f.name(), SCHEDULE);
+    // Warps of a warpgroup have a share of its rows each.
+    let one = [one[0] / i64::from(f.warps()), one[1], one[2]];
     let each = (warp[0] as f64 / one[0] as f64).ceil()
         * (warp[1] as f64 / one[1] as f64).ceil()
         * (warp[2] as f64 / one[2] as f64).ceil();
@@ -89,7 +83,7 @@ fn matrix_tiles(
         "One team member's share, all of it in the hand.",
     );
     b.beat("instruction", "A tensor core multiplies {instruction} in one instruction; a warp issues {each} of them for each piece of the loop.", "The press: one stroke, a whole sheet.");
-    instruction
+    f.name()
 }
 
 /// The tile of a thread within a CTA's, and why no tensor core makes it.

@@ -149,10 +149,7 @@ fn on_gpu(schedule: &Schedule, g: &GpuMapping, target: &Target) -> Result<(), St
         return Err("it is no GPU".into());
     };
     if let Some(f) = g.fragment.filter(|f| !gpu.fragments.contains(f)) {
-        return Err(format!(
-            "it has no instruction mma.m{}n{}k{} {}->{}",
-            f.m, f.n, f.k, f.input, f.acc
-        ));
+        return Err(format!("it has no instruction {}", f.name()));
     }
     if schedule.chunk != 1 {
         return Err(format!("a CTA takes one task, not {}", schedule.chunk));
