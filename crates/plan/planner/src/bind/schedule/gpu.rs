@@ -6,6 +6,7 @@
 //! operand is contiguous: tiles are stored in the order of their axes.
 use super::candidate::Candidate;
 use super::form::gather_loops;
+use super::gpu_swizzle::{NEIGHBOURS, group_lines, line_swizzle, word_swizzle};
 use super::product::Product;
 use super::renumber::renumbered;
 use super::{gpu_flat, gpu_layout, query, tiles};
@@ -207,10 +208,6 @@ impl Renumbered {
     }
 }
 
-/// Neighbours that a thread has of rows, of columns and of what is summed, in plain multiply-adds: they are read
-/// of shared memory at once.
-const NEIGHBOURS: u32 = 4;
-
 /// Rows and columns over threads for plain multiply-adds: the squarest share per thread, with at least four
 /// columns together. `summed` is the innermost axis that is summed.
 fn multiply_add_spread(r: &Renumbered, threads: u32, summed: AxisId) -> Option<Vec<Spread>> {
@@ -290,45 +287,6 @@ fn summed(kernel: &Kernel, t: TileId, a: AxisId) -> bool {
 
 /// Lanes of a warp.
 const WARP: u32 = 32;
-
-/// The swizzle with which threads that have neighbouring lines of `line` elements of so many bytes, each its
-/// [`NEIGHBOURS`], find 16 bytes of them in different banks: pieces of 16 bytes change places by the number of
-/// the thread. None where lines are not whole powers of two of them.
-fn line_swizzle(line: i64, bytes: i64) -> Swizzle {
-    let none = Swizzle::default();
-    let piece = 16 / bytes.max(1);
-    if piece < 2 || line.count_ones() != 1 || line < 2 * piece {
-        return none;
-    }
-    let bits = (line / piece).min(8).ilog2();
-    let base = piece.ilog2();
-    Swizzle {
-        bits,
-        base,
-        shift: (line * i64::from(NEIGHBOURS)).ilog2() - base,
-    }
-}
-
-/// The swizzle for fragments of f32 of lines of `line` elements. Those along the depth are loaded eight at once, 16
-/// bytes of each; of others lanes read words, eight neighbours of four lines.
-fn word_swizzle(line: i64, deep: bool) -> Swizzle {
-    let (bits, base) = if deep { (3, 2) } else { (2, 3) };
-    let vectors = u32::try_from(line >> base).unwrap_or(0);
-    if line.count_ones() != 1 || vectors < 2 {
-        return Swizzle::default();
-    }
-    let own = vectors.ilog2();
-    let all = Swizzle {
-        bits: own.min(bits),
-        base,
-        // Lines shorter than all banks share them with their neighbours.
-        shift: own.max(if deep { 3 } else { 2 }),
-    };
-    match all.fits(u32::try_from(line).unwrap_or(0), 32) {
-        true => all,
-        false => Swizzle::default(),
-    }
-}
 
 /// What a candidate fixes beside the kernel.
 struct Shape<'a> {
@@ -878,12 +836,6 @@ impl Gpu<'_> {
             .filter(|s| s.fits(inner, 16))
             .max_by_key(|s| s.bits)
     }
-}
-
-/// The swizzle of lines of so many elements that a warpgroup's instructions read.
-fn group_lines(f: Fragment, line: u32) -> Option<Swizzle> {
-    let bits = f.input.bits();
-    Swizzle::of_lines(line.checked_mul(bits)? / 8, bits)
 }
 
 /// New numbers of the axes such that each staged tile's last axis is the contiguous one of its

@@ -9,6 +9,7 @@ mod given;
 mod gpu;
 mod gpu_flat;
 mod gpu_layout;
+mod gpu_swizzle;
 mod memo;
 mod nibbles;
 mod product;

@@ -1,0 +1,51 @@
+//! Swizzles of tiles that a GPU's products stage in shared memory, by who reads them.
+use kernel::{Fragment, Swizzle};
+
+/// Neighbours that a thread has of rows, of columns and of what is summed, in plain multiply-adds: they are read
+/// of shared memory at once.
+pub(super) const NEIGHBOURS: u32 = 4;
+
+/// The swizzle with which threads that have neighbouring lines of `line` elements of so many bytes, each its
+/// [`NEIGHBOURS`], find 16 bytes of them in different banks: pieces of 16 bytes change places by the number of
+/// the thread. None where lines are not whole powers of two of them.
+pub(super) fn line_swizzle(line: i64, bytes: i64) -> Swizzle {
+    let none = Swizzle::default();
+    let piece = 16 / bytes.max(1);
+    if piece < 2 || line.count_ones() != 1 || line < 2 * piece {
+        return none;
+    }
+    let bits = (line / piece).min(8).ilog2();
+    let base = piece.ilog2();
+    Swizzle {
+        bits,
+        base,
+        shift: (line * i64::from(NEIGHBOURS)).ilog2() - base,
+    }
+}
+
+/// The swizzle for fragments of f32 of lines of `line` elements. Those along the depth are loaded eight at once, 16
+/// bytes of each; of others lanes read words, eight neighbours of four lines.
+pub(super) fn word_swizzle(line: i64, deep: bool) -> Swizzle {
+    let (bits, base) = if deep { (3, 2) } else { (2, 3) };
+    let vectors = u32::try_from(line >> base).unwrap_or(0);
+    if line.count_ones() != 1 || vectors < 2 {
+        return Swizzle::default();
+    }
+    let own = vectors.ilog2();
+    let all = Swizzle {
+        bits: own.min(bits),
+        base,
+        // Lines shorter than all banks share them with their neighbours.
+        shift: own.max(if deep { 3 } else { 2 }),
+    };
+    match all.fits(u32::try_from(line).unwrap_or(0), 32) {
+        true => all,
+        false => Swizzle::default(),
+    }
+}
+
+/// The swizzle of lines of so many elements that a warpgroup's instructions read.
+pub(super) fn group_lines(f: Fragment, line: u32) -> Option<Swizzle> {
+    let bits = f.input.bits();
+    Swizzle::of_lines(line.checked_mul(bits)? / 8, bits)
+}
