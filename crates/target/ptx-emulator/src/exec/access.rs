@@ -86,13 +86,7 @@ impl Ctx<'_> {
         if !address.is_multiple_of(u64::from(bytes)) && self.misaligned(lane, address, bytes) {
             return None;
         }
-        match self.mem.resolve(address, u64::from(bytes)) {
-            Ok(found) => Some(found),
-            Err(bad) => {
-                self.outside(lane, address, bytes, bad, what);
-                None
-            }
-        }
+        self.global_range(lane, address, bytes, what)
     }
 
     /// Whether an aligned shared access lies inside.
@@ -101,15 +95,11 @@ impl Ctx<'_> {
         if !address.is_multiple_of(u64::from(bytes)) && self.misaligned(lane, address, bytes) {
             return false;
         }
-        let size = u64::from(self.world.shared_bytes);
-        if address.saturating_add(u64::from(bytes)) <= size {
-            return true;
-        }
-        self.shared_outside(lane, address, bytes, what);
-        false
+        self.shared_range(lane, address, bytes, what)
     }
 
     /// Whether bytes of any number and place lie inside shared memory.
+    #[inline(always)]
     pub(crate) fn shared_range(&mut self, lane: u32, address: u64, bytes: u32, what: &str) -> bool {
         let inside = address.saturating_add(u64::from(bytes)) <= u64::from(self.world.shared_bytes);
         if !inside {
@@ -119,6 +109,7 @@ impl Ctx<'_> {
     }
 
     /// The allocation and offset of bytes of any number and place in global memory.
+    #[inline]
     pub(crate) fn global_range(
         &mut self,
         lane: u32,

@@ -102,17 +102,14 @@ pub(crate) fn counted(
             warps,
             at: vec![0.0; counted.lines.names.len()],
             passes: vec![None; reader.parts],
-            copies: VecDeque::new(),
-            copying: 0.0,
-            products: VecDeque::new(),
-            multiplying: 0.0,
+            copies: Groups::default(),
+            products: Groups::default(),
             fetching: 0.0,
             free: [0.0; Pipe::ALL.len()],
             now: 0.0,
         };
         c.items(&items);
-        let beside = c.copies.iter().chain(&c.products);
-        let beside = beside.fold(c.copying.max(c.multiplying), |a, b| a.max(*b));
+        let beside = c.copies.last().max(c.products.last());
         c.at.iter()
             .fold(c.now.max(c.stores).max(beside), |a, b| a.max(*b))
     };
@@ -180,6 +177,39 @@ fn sectors(item: &Item) -> f64 {
     }
 }
 
+/// When what goes on beside a warp's instructions is there: groups, the oldest first, and what is in none yet.
+#[derive(Default)]
+struct Groups {
+    done: VecDeque<f64>,
+    open: f64,
+}
+
+impl Groups {
+    fn add(&mut self, there: f64) {
+        self.open = self.open.max(there);
+    }
+
+    fn commit(&mut self) {
+        self.done.push_back(std::mem::take(&mut self.open));
+    }
+
+    /// When at most `left` groups are under way.
+    fn wait(&mut self, left: u32) -> f64 {
+        let over = self.done.len().saturating_sub(left as usize);
+        self.done.drain(..over).fold(0.0, f64::max)
+    }
+
+    /// When all of it is there.
+    fn last(&self) -> f64 {
+        self.done.iter().fold(self.open, |a, b| a.max(*b))
+    }
+
+    fn later(&mut self, more: f64) {
+        self.done.iter_mut().for_each(|a| *a += more);
+        self.open += more;
+    }
+}
+
 /// Warps that go in step, in cycles.
 struct Clock<'a> {
     rates: WarpRates,
@@ -198,13 +228,9 @@ struct Clock<'a> {
     at: Vec<f64>,
     /// What a pass of each loop takes once it has begun.
     passes: Vec<Option<f64>>,
-    /// When each group of copies under way is there, the oldest first, and the copies that are in none yet.
-    copies: VecDeque<f64>,
-    copying: f64,
-    /// When each group of a warpgroup's products under way is done, the oldest first, and the products that are in
-    /// none yet.
-    products: VecDeque<f64>,
-    multiplying: f64,
+    /// Copies, and a warpgroup's products.
+    copies: Groups,
+    products: Groups,
     /// When the levels beyond are through with the copies that were asked of them.
     fetching: f64,
     /// When each pipe takes the next instruction.
@@ -258,26 +284,10 @@ impl Clock<'_> {
             _ => 1.0,
         };
         match kind {
-            Kind::Commit => {
-                let group = std::mem::take(&mut self.copying);
-                self.copies.push_back(group);
-            }
-            Kind::Wait(left) => {
-                while self.copies.len() > left as usize {
-                    let there = self.copies.pop_front().unwrap_or(0.0);
-                    self.now = self.now.max(there);
-                }
-            }
-            Kind::ProductCommit => {
-                let group = std::mem::take(&mut self.multiplying);
-                self.products.push_back(group);
-            }
-            Kind::ProductWait(left) => {
-                while self.products.len() > left as usize {
-                    let there = self.products.pop_front().unwrap_or(0.0);
-                    self.now = self.now.max(there);
-                }
-            }
+            Kind::Commit => self.copies.commit(),
+            Kind::Wait(left) => self.now = self.now.max(self.copies.wait(left)),
+            Kind::ProductCommit => self.products.commit(),
+            Kind::ProductWait(left) => self.now = self.now.max(self.products.wait(left)),
             _ => {}
         }
     }
@@ -317,15 +327,10 @@ impl Clock<'_> {
         let more = pass * left.max(0.0);
         self.now += more;
         self.at.iter_mut().for_each(|a| *a += more);
-        self.copies.iter_mut().for_each(|a| *a += more);
-        self.products.iter_mut().for_each(|a| *a += more);
+        self.copies.later(more);
+        self.products.later(more);
         self.free.iter_mut().for_each(|a| *a += more);
-        for v in [
-            &mut self.stores,
-            &mut self.copying,
-            &mut self.fetching,
-            &mut self.multiplying,
-        ] {
+        for v in [&mut self.stores, &mut self.fetching] {
             *v += more;
         }
     }
@@ -386,13 +391,13 @@ impl Clock<'_> {
                 Kind::Copy => {
                     let own = t.sectors * lanes::SECTOR as f64 * self.fetch * self.warps;
                     self.fetching = self.fetching.max(begin) + own;
-                    self.copying = self.copying.max(self.fetching + answered);
+                    self.copies.add(self.fetching + answered);
                     begin
                 }
                 Kind::LoadShared => begin + turn + self.rates.shared,
                 Kind::Product => {
                     let there = self.free[pipe as usize] + self.rates.latency(pipe);
-                    self.multiplying = self.multiplying.max(there);
+                    self.products.add(there);
                     there
                 }
                 _ => begin + turn - 1.0 + self.rates.latency(pipe),
