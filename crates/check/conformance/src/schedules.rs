@@ -227,6 +227,7 @@ pub fn gpu_schedules(
             mapping: Mapping::Gpu(GpuMapping {
                 threads,
                 warps: [1, threads / 32],
+                copiers: 0,
                 rows: vec![],
                 columns: vec![],
                 fragment: None,

@@ -151,6 +151,7 @@ fn doubled(n: i64) -> TileProgram {
         mapping: Mapping::Gpu(GpuMapping {
             threads: 32,
             warps: [1, 1],
+            copiers: 0,
             rows: vec![],
             columns: vec![],
             fragment: None,

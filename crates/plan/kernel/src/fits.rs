@@ -150,7 +150,7 @@ fn each_thread(g: &GpuMapping, piece: &[(u16, u64)], d: DType) -> u64 {
         let n = piece.iter().fold(1u64, |p, x| p.saturating_mul(x.1));
         return n
             .saturating_mul(d.bits().into())
-            .div_ceil(u64::from((g.threads / g.deep()).max(1)) * 32);
+            .div_ceil(u64::from((g.computing() / g.deep()).max(1)) * 32);
     }
     let own = piece.iter().fold(1u64, |p, &(a, n)| {
         let s = g.spread(a);

@@ -261,7 +261,13 @@ fn gpu(k: &Kernel, text: &str) -> Read<Mapping> {
     let (a, b) = needed(threads, "cta ", " threads")?;
     let threads = number(&threads[a..b], 1)?;
     let (a, b) = needed(warps, "warps ", "")?;
-    let flat = warps[a..b].trim();
+    let (flat, copiers) = match warps[a..b].trim().split_once(" and ") {
+        Some((flat, rest)) => {
+            let (a, b) = needed(rest, "", " to copy")?;
+            (flat, number(&rest[a..b], 1u32)?)
+        }
+        None => (warps[a..b].trim(), 0),
+    };
     let (flat, deep) = match flat.strip_suffix(" deep").and_then(|w| w.rsplit_once('x')) {
         Some((flat, deep)) => (flat, number(deep, 1u32)?),
         None => (flat, 1),
@@ -274,6 +280,7 @@ fn gpu(k: &Kernel, text: &str) -> Read<Mapping> {
     let mut made = GpuMapping {
         threads,
         warps: [warps.0, warps.1],
+        copiers,
         rows,
         columns,
         fragment: fragment(instruction.trim())?,
@@ -302,7 +309,7 @@ fn gpu(k: &Kernel, text: &str) -> Read<Mapping> {
             text,
             format!(
                 "{} threads are {} times as many as {}x{} warps have, and not {deep} times",
-                made.threads,
+                made.computing(),
                 made.deep(),
                 warps.0,
                 warps.1

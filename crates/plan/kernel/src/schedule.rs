@@ -181,6 +181,11 @@ pub struct GpuMapping {
     /// Warps along the accumulator's rows and columns. With a tensor-core instruction there may be several times
     /// as many: then as many of each place share the depth of every piece ([`GpuMapping::deep`]).
     pub warps: [u32; 2],
+    /// Warps, the last ones of the CTA, that copy the pieces of a product's factors ahead of those that multiply them,
+    /// and do nothing else; 0: all threads copy, and meet for every piece. A multiple of a warpgroup's four, which hand
+    /// over the registers that they do not need.
+    #[serde(default)]
+    pub copiers: u32,
     /// The accumulator's row axes (outermost first).
     pub rows: Vec<AxisId>,
     /// The accumulator's column axes.
@@ -208,6 +213,13 @@ fn once() -> u32 {
     1
 }
 
+/// Threads of a warp.
+const WARP: u32 = 32;
+/// Registers of a thread that copies.
+const COPIER_REGISTERS: u32 = 56;
+/// Registers of a thread that computes beside such ones: more cannot be addressed.
+const MOST_COMPUTING: u32 = 248;
+
 impl GpuMapping {
     /// Warps along the depth of a product by a tensor-core instruction.
     pub fn deep(&self) -> u32 {
@@ -215,9 +227,37 @@ impl GpuMapping {
             .saturating_mul(self.warps[1])
             .saturating_mul(32);
         match self.fragment.is_some() && flat > 0 {
-            true => (self.threads / flat).max(1),
+            true => (self.computing() / flat).max(1),
             false => 1,
         }
+    }
+
+    /// Threads that compute, from 0 on: all but those of [`GpuMapping::copiers`].
+    pub fn computing(&self) -> u32 {
+        self.threads
+            .saturating_sub(self.copiers.saturating_mul(WARP))
+    }
+
+    /// The same for the threads that compute, without those that only copy.
+    pub fn of_computing(&self) -> GpuMapping {
+        GpuMapping {
+            threads: self.computing(),
+            copiers: 0,
+            ..self.clone()
+        }
+    }
+
+    /// Registers of each thread while some warps copy: of those that compute, and of those that copy. All threads
+    /// together keep the [`GpuMapping::registers`] that each of them begins with.
+    pub fn shared_out(&self) -> [u32; 2] {
+        let (computing, all) = (self.computing(), self.threads);
+        // Where each begins with all that it can address, none are handed over.
+        if self.copiers == 0 || computing == 0 || self.registers >= MOST_COMPUTING {
+            return [self.registers; 2];
+        }
+        let copying = COPIER_REGISTERS.min(self.registers);
+        let left = (self.registers * all).saturating_sub(copying * (all - computing));
+        [(left / computing / 8 * 8).min(MOST_COMPUTING), copying]
     }
 
     /// How `axis` lies over threads; one thread along it where nothing says so.

@@ -80,6 +80,9 @@ pub struct GpuTarget {
     pub depths: Vec<u32>,
     /// Pipeline depths to choose from.
     pub stages: Vec<u32>,
+    /// Warps to choose from that only copy, beside products of warpgroups; none: all threads copy.
+    #[serde(default)]
+    pub copiers: Vec<u32>,
     /// Tensor-core instructions.
     pub fragments: Vec<Fragment>,
     /// Swizzles the emitter can print.

@@ -25,6 +25,7 @@ fn target(kind: TargetKind, shared_bytes: u64) -> Target {
             tiles: vec![],
             depths: vec![],
             stages: vec![],
+            copiers: vec![],
             fragments: vec![],
             swizzles: vec![],
             load_bytes: vec![],

@@ -1,7 +1,9 @@
 //! Kernels read back from their text.
 use crate::common;
 use common::*;
-use kernel::{Declared, Given, Kernel, KernelError, Mapping, Number, Schedule, Stmt, Template};
+use kernel::{
+    Declared, Fragment, Given, Kernel, KernelError, Mapping, Number, Schedule, Stmt, Template,
+};
 use layout::{DType, Dim};
 use shopfloor_kernel as kernel;
 
@@ -206,6 +208,19 @@ fn schedules_of_every_kind_are_read_back() {
         let e = Declared::parse(&text.replace("warps 2x4x2 deep,", wrong)).unwrap_err();
         assert!(e.to_string().contains("512 threads are 2 times"), "{e}");
     }
+    let mut copied = gemm_gpu();
+    if let Mapping::Gpu(g) = &mut copied.mapping {
+        (g.threads, g.copiers, g.warps) = (384, 4, [8, 1]);
+        g.fragment = g.fragment.map(|f| Fragment { m: 64, n: 128, ..f });
+        assert_eq!((g.computing(), g.shared_out()), (256, [224, 56]));
+    }
+    let text = given_round_trip(&k, vec![copied]);
+    assert!(text.contains("warps 8x1 and 4 to copy,"), "{text}");
+    let e = Declared::parse(&text.replace("and 4", "and 3")).unwrap_err();
+    assert!(
+        e.to_string().contains("288 threads") || e.to_string().contains("copy"),
+        "{e}"
+    );
     given_round_trip(&conv(14, 14, 8, 16, 2), vec![conv_cpu(2)]);
     given_round_trip(
         &attention(d(2), d(50), d(50), d(16)),

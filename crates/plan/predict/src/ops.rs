@@ -563,6 +563,7 @@ fn schedule(
         mapping: Mapping::Gpu(GpuMapping {
             threads,
             warps: [(threads / 32).max(1), 1],
+            copiers: 0,
             rows: vec![],
             columns: vec![],
             fragment: None,

@@ -48,6 +48,7 @@ pub fn vendor_with(machine: &Machine, c: &Constants) -> Option<Target> {
             tiles: c.tables.products.tiles.clone(),
             depths: vec![64, 32, 16],
             stages: vec![4, 3, 2, 1],
+            copiers: vec![],
             fragments: fragments(machine),
             swizzles,
             load_bytes: vec![16, 8, 4, 2],

@@ -108,6 +108,7 @@ fn schedule() -> Schedule {
         mapping: Mapping::Gpu(GpuMapping {
             threads: 128,
             warps: [2, 2],
+            copiers: 0,
             rows: vec![0],
             columns: vec![2],
             fragment: Some(Fragment {

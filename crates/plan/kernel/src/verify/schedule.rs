@@ -6,6 +6,8 @@ const MAX_STAGES: u32 = 16;
 const MAX_REGISTER_TILE: u32 = 4096;
 const MAX_THREADS: u32 = 1024;
 const WARP: u32 = 32;
+/// Warps of a warpgroup.
+const WARPGROUP: u32 = 4;
 
 type Checked = Result<(), KernelError>;
 
@@ -182,14 +184,27 @@ fn mapping(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
                 .and_then(|w| w.checked_mul(WARP));
             b.need(
                 warps.is_some_and(|w| {
-                    let all = w.checked_mul(g.deep()) == Some(g.threads);
+                    let all = w.checked_mul(g.deep()) == Some(g.computing());
                     w >= 1 && (g.fragment.is_none() || all && g.deep().is_power_of_two())
                 }),
                 "mapping",
                 || {
                     format!(
                         "{}x{} warps are not the CTA's {} threads",
-                        g.warps[0], g.warps[1], g.threads
+                        g.warps[0],
+                        g.warps[1],
+                        g.computing()
+                    )
+                },
+            )?;
+            let group = g.fragment.is_some_and(|f| f.warps() > 1);
+            b.need(
+                g.copiers == 0 || group && g.copiers.is_multiple_of(WARPGROUP) && g.computing() > 0,
+                "mapping",
+                || {
+                    format!(
+                        "{} warps copy; as many times {WARPGROUP} do beside products of warpgroups",
+                        g.copiers
                     )
                 },
             )?;

@@ -75,6 +75,7 @@ pub fn gemm_gpu() -> Schedule {
         mapping: Mapping::Gpu(GpuMapping {
             threads: 256,
             warps: [2, 4],
+            copiers: 0,
             rows: vec![0],
             columns: vec![1],
             fragment: Some(Fragment {

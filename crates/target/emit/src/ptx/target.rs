@@ -116,6 +116,10 @@ pub fn target(arch: &str) -> Target {
                 true => vec![4, 3, 2, 1],
                 false => vec![1],
             },
+            copiers: match caps(arch).warpgroups {
+                true => vec![0, 4],
+                false => vec![],
+            },
             fragments: match arch {
                 "sm_75" => vec![],
                 _ if caps(arch).warpgroups => [warpgroup_fragments(), fragments()].concat(),

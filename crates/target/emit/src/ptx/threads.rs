@@ -6,16 +6,17 @@
 mod math;
 mod matrix;
 mod memory;
+mod pipeline;
 mod warpgroup;
 
-use super::count::{Item, Reader};
+use super::count::{Item, Reader, Sides};
 use super::lines::Lines;
 use super::printed::Printed;
 use super::source::Source;
 use super::{ParamSpec, ParamValue};
 use crate::EmitError;
 use crate::simt::forms::ThreadOp;
-use crate::simt::ir::{Inst, Op, Program, Reg, Ty, Warpgroup};
+use crate::simt::ir::{Inst, Op, Pipeline, Program, Reg, Ty, Warpgroup};
 use crate::simt::lanes::{Seen, Touch};
 use expr::Compare;
 use foldhash::fast::FixedState;
@@ -74,6 +75,8 @@ struct Printer<'a> {
     /// Parts of the text by instruction.
     parts: Vec<Part>,
     entered: Vec<(memory::Space, Reg)>,
+    /// The pipeline that is printed.
+    pipeline: Option<pipeline::Printing>,
 }
 
 /// Bytes of an element in shared memory.
@@ -243,14 +246,14 @@ impl Counted {
     pub fn items(&self, p: &Program, seen: &[Seen], reader: &mut Reader) -> Vec<Item> {
         let mut parts = self.parts.iter().zip(seen);
         let mut out = vec![];
-        self.count(&p.body, &mut parts, reader, &mut out);
+        self.count((&p.body, p.threads / 32), &mut parts, reader, &mut out);
         out
     }
 
-    /// The items of `body`, of which `parts` has an entry per instruction.
+    /// The items of `body`, of a CTA of so many warps, of which `parts` has an entry per instruction.
     fn count<'s>(
         &self,
-        body: &[Inst],
+        (body, warps): (&[Inst], u32),
         parts: &mut dyn Iterator<Item = (&'s Part, &'s Seen)>,
         reader: &mut Reader,
         out: &mut Vec<Item>,
@@ -274,6 +277,20 @@ impl Counted {
                         _ => 1.0,
                     }
                 }
+                (Inst::Pipeline { pipeline, .. }, _) => {
+                    reader.read(before, Touch::default(), out);
+                    self.count((i.body(), warps), parts, reader, &mut inner);
+                    in_sides(inner, (pipeline, warps), reader, out);
+                    reader.read(after, Touch::default(), out);
+                    continue;
+                }
+                (Inst::Side { .. }, own) => {
+                    reader.read(before, Touch::default(), &mut inner);
+                    match own {
+                        Seen::Passes(n) => *n,
+                        _ => 1.0,
+                    }
+                }
                 (Inst::If { .. }, own) => {
                     reader.read(before, Touch::default(), out);
                     match own {
@@ -290,12 +307,57 @@ impl Counted {
                     continue;
                 }
             };
-            self.count(i.body(), parts, reader, &mut inner);
+            self.count((i.body(), warps), parts, reader, &mut inner);
             reader.read(after, Touch::default(), &mut inner);
-            let looped = matches!(i, Inst::For { .. });
+            let looped = matches!(i, Inst::For { .. } | Inst::Side { .. });
             out.push(reader.part(times, looped, inner));
         }
     }
+}
+
+/// The items of a pipeline's body: its sides together, and what stands behind them for those that compute.
+fn in_sides(
+    items: Vec<Item>,
+    (p, warps): (&Pipeline, u32),
+    reader: &mut Reader,
+    out: &mut Vec<Item>,
+) {
+    let (mut sides, mut rest) = (vec![], vec![]);
+    for item in items {
+        match item {
+            Item::Part {
+                looped: true,
+                times,
+                body,
+                ..
+            } if sides.len() < 2 => sides.push((times, body)),
+            item if sides.len() < 2 => out.push(item),
+            item => rest.push(item),
+        }
+    }
+    let (Some((pieces, compute)), Some((_, copy))) = (sides.pop(), sides.pop()) else {
+        return;
+    };
+    let sides = Sides {
+        copy,
+        compute,
+        pieces,
+        stages: p.stages,
+        behind: p.behind,
+        copiers: p.copiers,
+        warps,
+    };
+    let computing = sides.computing();
+    out.push(Item::Sides(sides));
+    out.push(reader.part(computing, false, rest));
+}
+
+/// The pipeline of a program, where it has one.
+fn pipeline_of(body: &[Inst]) -> Option<Pipeline> {
+    body.iter().find_map(|i| match i {
+        Inst::Pipeline { pipeline, .. } => Some(*pipeline),
+        i => pipeline_of(i.body()),
+    })
 }
 
 fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
@@ -368,6 +430,8 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
     let code = head + &s.out;
     let lines = Lines::of(&code);
     let (held, registers) = match p.registers {
+        // They are shared out among all that the CTA begins with.
+        Some(asked) if *source == Source::Entry && pipeline_of(&p.body).is_some() => (asked, asked),
         Some(asked) => (super::pressure::estimate(&lines, asked), asked),
         None => {
             let most = super::arch::registers_for(p.threads);
@@ -473,6 +537,7 @@ impl<'a> Printer<'a> {
             addresses: HashMap::default(),
             parts: vec![],
             entered: vec![],
+            pipeline: None,
         }
     }
 
@@ -676,8 +741,11 @@ impl<'a> Printer<'a> {
                 self.warpgroup(w);
                 Ok(())
             }
+            Inst::Pipeline { pipeline, body } => self.pipeline(own, pipeline, body),
+            Inst::Side { piece, body } => self.side(own, *piece, body),
             Inst::Barrier => {
-                let line = self.source.barrier();
+                let some = self.pipeline.as_ref().and_then(|p| p.barrier());
+                let line = some.unwrap_or_else(|| self.source.barrier());
                 self.line(format_args!("{line};"));
                 Ok(())
             }

@@ -101,6 +101,13 @@ impl Build {
         });
     }
 
+    /// Ends the body of a pipeline's side, which [`Build::open_loop`] began, with the number of its piece.
+    pub fn close_side(&mut self, piece: Reg) {
+        let body = self.close();
+        self.loops.pop();
+        self.push(Inst::Side { piece, body });
+    }
+
     pub fn push(&mut self, i: Inst) {
         if let Some(b) = self.blocks.last_mut() {
             b.insts.push(i);
@@ -129,8 +136,8 @@ impl Build {
     pub fn is_straight(&self) -> bool {
         fn straight(list: &[Inst]) -> bool {
             list.iter().all(|i| match i {
-                Inst::For { .. } => false,
-                Inst::If { body, .. } => straight(body),
+                Inst::For { .. } | Inst::Side { .. } => false,
+                Inst::If { body, .. } | Inst::Pipeline { body, .. } => straight(body),
                 _ => true,
             })
         }

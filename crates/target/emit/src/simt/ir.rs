@@ -145,6 +145,31 @@ pub enum Warpgroup {
     Wait(u32),
 }
 
+/// Pieces that pass through stages of shared memory: the last warps of the CTA copy them, each warp every so manieth
+/// piece, as soon as its stage is free; all other threads compute with them, one piece after the other, as soon as it
+/// is there.
+///
+/// The body begins with values of all threads; it has two [`Inst::Side`]s, the first of those that copy. What follows
+/// the second one, also to the end of the body, is of the threads that compute alone: where it says [`Inst::Barrier`]
+/// those meet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pipeline {
+    /// Number of pieces (I32), the same for all threads.
+    pub pieces: Reg,
+    /// Stages: piece `n` is in the one of number `n` modulo these.
+    pub stages: u32,
+    /// Pieces whose products may be under way when the products of the next one have begun: a stage is free again so
+    /// many pieces later.
+    pub behind: u32,
+    /// Warps that copy.
+    pub copiers: u32,
+    /// Index into [`Program::shared`]: for each stage what is counted until it is there, then for each stage what is
+    /// counted until it is free.
+    pub barriers: u32,
+    /// Registers of each thread that computes and of each that copies, from here on.
+    pub registers: [u32; 2],
+}
+
 /// One instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Inst {
@@ -259,6 +284,20 @@ pub enum Inst {
     },
     /// What a warpgroup does together, beside what follows.
     Warpgroup(Warpgroup),
+    /// Copies ahead by warps of their own. Stands where all come by; all meet before it.
+    Pipeline {
+        /// How.
+        pipeline: Pipeline,
+        /// What all do, both sides, and what follows.
+        body: Vec<Inst>,
+    },
+    /// What is done for each piece of the [`Inst::Pipeline`] around it, by a warp that copies or by all others.
+    Side {
+        /// Number of the piece (I32).
+        piece: Reg,
+        /// Body.
+        body: Vec<Inst>,
+    },
     /// All threads of the CTA meet; shared memory is seen by all. Stands where all come by.
     Barrier,
     /// Says that the request is wrong where `cond` holds: fault number `code` of
@@ -346,14 +385,22 @@ impl Inst {
             }
             Inst::For { from, to, step, .. } => all(&[*from, *to, *step], f),
             Inst::If { cond, .. } | Inst::Fault { cond, .. } => f(*cond, false),
-            Inst::Commit | Inst::Wait(_) | Inst::Warpgroup(_) | Inst::Barrier => {}
+            Inst::Pipeline { pipeline, .. } => f(pipeline.pieces, false),
+            Inst::Commit
+            | Inst::Wait(_)
+            | Inst::Warpgroup(_)
+            | Inst::Barrier
+            | Inst::Side { .. } => {}
         }
     }
 
     /// Its body; nothing where it has none.
     pub fn body(&self) -> &[Inst] {
         match self {
-            Inst::For { body, .. } | Inst::If { body, .. } => body,
+            Inst::For { body, .. }
+            | Inst::If { body, .. }
+            | Inst::Pipeline { body, .. }
+            | Inst::Side { body, .. } => body,
             _ => &[],
         }
     }

@@ -56,7 +56,7 @@ pub(crate) enum Seen {
     Nothing,
     /// It touches memory.
     Memory(Touch),
-    /// A loop's passes.
+    /// A loop's passes, or pieces.
     Passes(f64),
     /// Whether a part is run: 0 or 1, or what warps have of it together.
     Share(f64),
@@ -94,6 +94,7 @@ pub(crate) fn seen(p: &Program, dims: &dyn Fn(&str) -> Option<i64>) -> Vec<Seen>
             first: warp * LANES as i64,
             task: tasks / 2,
             mask: u32::MAX,
+            pieces: None,
             out: vec![],
         };
         l.constants(&p.body);
@@ -132,6 +133,8 @@ struct Look<'a> {
     task: i64,
     /// Lanes that are active.
     mask: u32,
+    /// Pieces of the pipeline at hand, where that is known.
+    pieces: Option<i64>,
     out: Vec<Seen>,
 }
 
@@ -288,8 +291,7 @@ impl Look<'_> {
         for i in body {
             match i {
                 Inst::Let(r, op @ Op::Const(_)) => self.regs[*r as usize] = self.value(*r, op),
-                Inst::For { body, .. } | Inst::If { body, .. } => self.constants(body),
-                _ => {}
+                i => self.constants(i.body()),
             }
         }
     }
@@ -388,6 +390,18 @@ impl Look<'_> {
                 self.out[at] = Seen::Share(if self.mask == 0 { 0.0 } else { 1.0 });
                 self.body(body);
                 self.mask = before;
+            }
+            Inst::Pipeline { pipeline, body } => {
+                let pieces = self.of(pipeline.pieces).map(|n| n[0].max(0));
+                let outer = std::mem::replace(&mut self.pieces, pieces);
+                self.body(body);
+                self.pieces = outer;
+            }
+            Inst::Side { piece, body } => {
+                let middle = self.pieces.map(|n| n / 2);
+                self.regs[*piece as usize] = middle.map_or(Value::Unknown, Value::Same);
+                self.out[at] = Seen::Passes(self.pieces.map_or(1.0, |n| n as f64));
+                self.body(body);
             }
             Inst::Set(..)
             | Inst::Commit

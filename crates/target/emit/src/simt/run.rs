@@ -6,6 +6,7 @@
 //! they make of it must not matter. What a copy brings is there when its thread has waited for it, and not
 //! before; both count as writing.
 mod matrix;
+mod pipeline;
 mod proxy;
 mod warpgroup;
 
@@ -112,6 +113,8 @@ struct Machine<'a, M> {
     dims: Vec<i64>,
     task: i64,
     memory: &'a mut M,
+    /// Threads that meet where it says so: all but those that only copy.
+    meeting: usize,
     /// Numbers of the instructions that ask memory, by their address.
     sites: HashMap<*const Inst, usize>,
     /// Steps of threads that are left.
@@ -183,6 +186,7 @@ pub fn run(
         dims: p.dims.iter().map(value).collect::<R<_>>()?,
         task: 0,
         memory,
+        meeting: lanes,
         sites,
         left: steps,
     };
@@ -213,7 +217,6 @@ pub fn run(
 fn number(body: &[Inst], out: &mut HashMap<*const Inst, usize>) {
     for i in body {
         match i {
-            Inst::For { body, .. } | Inst::If { body, .. } => number(body, out),
             Inst::Let(_, Op::Load { .. } | Op::LoadShared { .. })
             | Inst::LoadRun { .. }
             | Inst::LoadSharedRun { .. }
@@ -224,7 +227,7 @@ fn number(body: &[Inst], out: &mut HashMap<*const Inst, usize>) {
                 let n = out.len();
                 out.insert(std::ptr::from_ref(i), n);
             }
-            _ => {}
+            i => number(i.body(), out),
         }
     }
 }
@@ -397,7 +400,7 @@ impl<M: Memory> Machine<'_, M> {
 
     /// Every thread gets the `x` of the one whose number differs by `mask`.
     fn shuffle(&mut self, r: Reg, x: Reg, mask: u32, active: &[usize]) -> Result<(), StopReason> {
-        if active.len() != self.lanes {
+        if active.len() != self.meeting {
             return Err("a shuffle where not all threads come by".into());
         }
         let all: Vec<u64> = (0..self.lanes).map(|l| self.get(x, l)).collect();
@@ -512,14 +515,13 @@ impl<M: Memory> Machine<'_, M> {
             | Inst::Multiply { .. } => self.together(i, &active)?,
             Inst::Warpgroup(w) => self.warpgroups(w, &active)?,
             Inst::Barrier => {
-                if active.len() != self.lanes {
+                if active.len() != self.meeting {
                     return Err("a barrier where not all threads come by".into());
                 }
-                for (_, touched) in &mut self.shared {
-                    touched.fill(Touch::default());
-                }
-                self.proxy.barrier();
+                self.meet();
             }
+            Inst::Pipeline { pipeline, body } => self.pipeline(pipeline, body, on)?,
+            Inst::Side { .. } => return Err("a side in no pipeline".into()),
             Inst::Fault { cond, code } => {
                 if active.iter().any(|&l| self.get(*cond, l) != 0) {
                     return Err(format!("fault: {}", self.p.faults[*code as usize]).into());
@@ -527,6 +529,14 @@ impl<M: Memory> Machine<'_, M> {
             }
         }
         Ok(())
+    }
+
+    /// All threads meet.
+    fn meet(&mut self) {
+        for (_, touched) in &mut self.shared {
+            touched.fill(Touch::default());
+        }
+        self.proxy.barrier();
     }
 
     fn load(&mut self, operand: OperandId, at: i64, ty: Ty) -> R<u64> {

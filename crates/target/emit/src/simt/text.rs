@@ -216,6 +216,17 @@ impl Program {
                 values(b)
             ),
             Inst::Warpgroup(w) => self.warpgroup(w),
+            Inst::Pipeline { pipeline: p, .. } => format!(
+                "pipeline of %{} pieces in {} stages, {} behind, {} warps copy, {} and {} registers, barriers {}",
+                p.pieces,
+                p.stages,
+                p.behind,
+                p.copiers,
+                p.registers[0],
+                p.registers[1],
+                self.array(p.barriers)
+            ),
+            Inst::Side { piece, .. } => format!("side of piece %{piece}"),
             Inst::Barrier => "barrier".into(),
             Inst::Fault { cond, code } => {
                 format!("fault '{}' if %{cond}", self.faults[*code as usize])

@@ -1,14 +1,30 @@
 //! What every program of threads keeps to: values are defined once and where they are seen, types fit, memory
 //! that is named is there, and what all threads do together stands where all come by.
-use super::ir::{Inst, Lines, Op, Program, Reg, Ty, Warpgroup};
+use super::ir::{Inst, Lines, Op, Pipeline, Program, Reg, Ty, Warpgroup};
 use kernel::{Fragment, Swizzle};
 use layout::DType;
 
 /// Where a body stands.
 #[derive(Clone, Copy)]
 struct Context {
-    /// All threads come by: no condition and no loop around it differs from thread to thread.
+    /// All threads come by, or those of a side of a pipeline: no condition and no loop around it differs from thread
+    /// to thread.
     uniform: bool,
+    /// It is a side, where those of the other one do not come by.
+    side: bool,
+    /// It is the body of a pipeline.
+    pipeline: bool,
+}
+
+impl Context {
+    /// Within a body that all threads that come by the instruction come by, or some of them.
+    fn within(self, uniform: bool) -> Context {
+        Context {
+            uniform: self.uniform && uniform,
+            pipeline: false,
+            ..self
+        }
+    }
 }
 
 struct Verifier<'a> {
@@ -34,7 +50,12 @@ pub fn verify(p: &Program) -> Checked {
         defined: vec![false; n],
         same: vec![false; n],
     };
-    v.body(&p.body, Context { uniform: true })
+    let context = Context {
+        uniform: true,
+        side: false,
+        pipeline: false,
+    };
+    v.body(&p.body, context)
 }
 
 impl Verifier<'_> {
@@ -178,8 +199,7 @@ impl Verifier<'_> {
                 self.all(&[*i, *from, *to, *step], Ty::I32)?;
                 let bounds = self.same[*from as usize] && self.same[*to as usize];
                 self.define(*i, bounds, own)?;
-                let uniform = c.uniform && bounds;
-                self.body(body, Context { uniform })?;
+                self.body(body, c.within(bounds))?;
                 match self.defined[*step as usize] && self.same[*step as usize] {
                     true => Ok(()),
                     false => Err(format!("%{step} is no step, which all threads have alike")),
@@ -187,8 +207,7 @@ impl Verifier<'_> {
             }
             Inst::If { cond, body } => {
                 self.is(*cond, Ty::Bool)?;
-                let uniform = c.uniform && self.same[*cond as usize];
-                self.body(body, Context { uniform })
+                self.body(body, c.within(self.same[*cond as usize]))
             }
             Inst::Copy { .. }
             | Inst::Commit
@@ -196,6 +215,20 @@ impl Verifier<'_> {
             | Inst::LoadMatrix { .. }
             | Inst::Multiply { .. } => self.matrix(i, c, own),
             Inst::Warpgroup(w) => self.warpgroup(w, c),
+            Inst::Pipeline { pipeline, body } => self.pipeline(pipeline, body, c),
+            Inst::Side { piece, body } => {
+                self.is(*piece, Ty::I32)?;
+                self.define(*piece, true, own)?;
+                let side = Context {
+                    side: true,
+                    ..c.within(true)
+                };
+                match c.pipeline {
+                    true => self.body(body, side),
+                    false => Err("a side stands in no pipeline".into()),
+                }
+            }
+            Inst::Barrier if c.side => Err("a barrier stands where one side comes by".into()),
             Inst::Barrier => self.together("a barrier", c),
             Inst::Fault { cond, code } => {
                 self.is(*cond, Ty::Bool)?;
@@ -205,6 +238,35 @@ impl Verifier<'_> {
                 }
             }
         }
+    }
+
+    /// A pipeline, which has two sides and room for what both count.
+    fn pipeline(&mut self, p: &Pipeline, body: &[Inst], c: Context) -> Checked {
+        self.together("a pipeline", c)?;
+        self.is(p.pieces, Ty::I32)?;
+        let sides = body.iter().filter(|i| matches!(i, Inst::Side { .. }));
+        let threads = p.copiers.saturating_mul(32);
+        let room = self.p.shared.get(p.barriers as usize);
+        let room = room
+            .is_some_and(|a| a.dtype == DType::I64 && Some(a.elements) == p.stages.checked_mul(2));
+        if c.side || sides.count() != 2 || !self.same[p.pieces as usize] {
+            return Err("a pipeline has two sides, in the order of pieces that all know".into());
+        }
+        if !room || threads == 0 || threads >= self.p.threads || p.behind >= p.stages {
+            return Err(format!(
+                "a pipeline of {} stages, {} behind, by {} of {} warps, with array {}",
+                p.stages,
+                p.behind,
+                p.copiers,
+                self.p.threads / 32,
+                p.barriers
+            ));
+        }
+        let inside = Context {
+            pipeline: true,
+            ..c
+        };
+        self.body(body, inside)
     }
 
     /// A copy, its groups, or a matrix instruction.

@@ -74,6 +74,7 @@ pub fn target(limits: Limits) -> Target {
             tiles: vec![(64, 64), (32, 64), (64, 32), (32, 32), (16, 32)],
             depths: vec![16, 8],
             stages: vec![1],
+            copiers: vec![],
             fragments: vec![],
             swizzles: vec![kernel::Swizzle::default()],
             load_bytes: vec![4],

@@ -299,6 +299,8 @@ struct Shape<'a> {
     /// A factor that threads make and others read, without a tensor-core instruction.
     shared: Option<TileId>,
     warps: [u32; 2],
+    /// Warps that only copy.
+    copiers: u32,
     /// Warps along the depth of a product.
     deep: u32,
     raster: i64,
@@ -365,24 +367,37 @@ impl Gpu<'_> {
                     };
                     // Bands no wider than there are rows.
                     let raster = self.raster(&grid);
-                    found.extend(self.pipelined((threads, &grid), |stages| {
-                        let shape = Shape {
-                            grid: grid.clone(),
-                            loops: loops.clone(),
-                            rows: &p.rows,
-                            columns: &p.columns,
-                            staged: vec![(p.a, stages), (p.b, stages)],
-                            shared: None,
-                            warps,
-                            deep,
-                            raster,
-                        };
-                        self.candidate(shape, m * n * deep / threads)
-                    }));
+                    for copiers in self.copiers() {
+                        let all = threads + copiers * WARP;
+                        found.extend(self.pipelined((all, &grid), |stages| {
+                            let shape = Shape {
+                                grid: grid.clone(),
+                                loops: loops.clone(),
+                                rows: &p.rows,
+                                columns: &p.columns,
+                                staged: vec![(p.a, stages), (p.b, stages)],
+                                shared: None,
+                                warps,
+                                copiers,
+                                deep,
+                                raster,
+                            };
+                            self.candidate(shape, m * n * deep / threads)
+                        }));
+                    }
                 }
             }
         }
         found
+    }
+
+    /// Numbers of warps that only copy: some where what is multiplied is what was copied, by warpgroups.
+    fn copiers(&self) -> Vec<u32> {
+        let whole = |f: &Fragment| f.warps() > 1 && f.factors == Factors::Whole;
+        match self.fragment.filter(whole) {
+            Some(_) if !self.gpu.copiers.is_empty() => self.gpu.copiers.clone(),
+            _ => vec![0],
+        }
     }
 
     /// Positions of a summed axis in the longest line that a warpgroup's instructions read: pieces are few then, and
@@ -470,6 +485,7 @@ impl Gpu<'_> {
                             .is_none_or(|f| f.input == DType::F32)
                             .then_some(values.a),
                         warps: [warps, 1],
+                        copiers: 0,
                         deep: 1,
                         raster: 1,
                     };
@@ -623,7 +639,8 @@ impl Gpu<'_> {
     /// A candidate and the bytes of shared memory of its CTAs.
     fn candidate(&self, s: Shape, held: u32) -> Option<(Candidate, i64)> {
         let space = self.space;
-        let threads = s.warps[0] * s.warps[1] * s.deep * 32;
+        let computing = s.warps[0] * s.warps[1] * s.deep * WARP;
+        let threads = computing + s.copiers * WARP;
         let parts = self.fragment.is_some_and(|f| f.products() > 1);
         let group = self.fragment.filter(|f| f.warps() > 1);
         let most = match (s.staged.len() > 2, parts) {
@@ -647,7 +664,7 @@ impl Gpu<'_> {
             return None;
         }
         // The sums of the warps that are not the first along the depth.
-        let mut bytes = bytes + i64::from((s.deep - 1) * threads / s.deep * held * 4);
+        let mut bytes = bytes + i64::from((s.deep - 1) * computing / s.deep * held * 4);
         if bytes > most_shared {
             return None;
         }
@@ -674,6 +691,7 @@ impl Gpu<'_> {
         let mapping = GpuMapping {
             threads,
             warps: s.warps,
+            copiers: s.copiers,
             rows: r.rows.clone(),
             columns: r.columns.clone(),
             fragment: self.fragment,
@@ -690,10 +708,14 @@ impl Gpu<'_> {
             1 => String::new(),
             n => format!(", {n} of them along the depth"),
         };
+        let copying = match s.copiers {
+            0 => String::new(),
+            n => format!(" and {n} that copy"),
+        };
         let what = format!(
-            "{}, {} warps{deep}, {bytes} B shared, raster {}",
+            "{}, {} warps{deep}{copying}, {bytes} B shared, raster {}",
             tiles::describe(space, &s.grid, &s.loops),
-            threads / 32,
+            computing / WARP,
             s.raster
         );
         let schedule = Schedule {

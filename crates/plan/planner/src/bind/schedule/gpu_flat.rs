@@ -286,6 +286,7 @@ impl Flat<'_> {
         schedule.mapping = Mapping::Gpu(GpuMapping {
             threads,
             warps: [1, threads.div_ceil(32)],
+            copiers: 0,
             rows,
             columns,
             fragment: None,

@@ -17,6 +17,30 @@ pub(in crate::ptx) enum Item {
         looped: bool,
         body: Vec<Item>,
     },
+    /// Pieces that some warps copy while the others compute with them.
+    Sides(Sides),
+}
+
+/// What is done for each piece of a pipeline.
+pub(in crate::ptx) struct Sides {
+    /// By one of the warps that copy.
+    pub copy: Vec<Item>,
+    /// By each of the warps that compute.
+    pub compute: Vec<Item>,
+    pub pieces: f64,
+    /// Stages, and how many pieces later one is free.
+    pub stages: u32,
+    pub behind: u32,
+    /// Warps that copy, and all of the CTA.
+    pub copiers: u32,
+    pub warps: u32,
+}
+
+impl Sides {
+    /// The share of the CTA's warps that compute.
+    pub fn computing(&self) -> f64 {
+        1.0 - f64::from(self.copiers) / f64::from(self.warps)
+    }
 }
 
 /// Reads lines into items.

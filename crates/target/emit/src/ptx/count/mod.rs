@@ -12,7 +12,7 @@ use super::lines::Lines;
 use super::threads;
 use crate::simt::{self, lanes};
 use item::waits;
-pub(in crate::ptx) use item::{Item, Reader};
+pub(in crate::ptx) use item::{Item, Reader, Sides};
 use kernel::{Mapping, TileProgram};
 use machine::{Machine, Pipe, WarpRates, Warps, Work, calc};
 use std::collections::VecDeque;
@@ -107,6 +107,7 @@ pub(crate) fn counted(
             fetching: 0.0,
             free: [0.0; Pipe::ALL.len()],
             now: 0.0,
+            sided: false,
         };
         c.items(&items);
         let beside = c.copies.last().max(c.products.last());
@@ -131,6 +132,11 @@ impl Sum {
                 Item::Part {
                     times: own, body, ..
                 } => self.items(body, times * own),
+                Item::Sides(s) => {
+                    let pieces = times * s.pieces;
+                    self.items(&s.copy, pieces / f64::from(s.warps));
+                    self.items(&s.compute, pieces * s.computing());
+                }
                 Item::Word(w, t) => self.word(w, t, times),
             }
         }
@@ -166,6 +172,7 @@ fn copies(item: &Item) -> bool {
     match item {
         Item::Word(w, _) => w.kind == Kind::Copy,
         Item::Part { body, .. } => body.iter().any(copies),
+        Item::Sides(_) => true,
     }
 }
 
@@ -236,10 +243,15 @@ struct Clock<'a> {
     /// When each pipe takes the next instruction.
     free: [f64; Pipe::ALL.len()],
     now: f64,
+    /// Whether one side of two is gone through.
+    sided: bool,
 }
 
 /// Passes of a loop that are gone through where copies run ahead of them: more than those are.
 const AHEAD: f64 = 8.0;
+
+/// Passes of a loop within a side that are all gone through, at most.
+const MOST_PASSES: f64 = 16.0;
 
 /// Cycles from an instruction to the next of a warp that has its scheduler for itself, at best. Measured on an H100
 /// on 27 November 2026: products and attention with one warp per scheduler took 1.2 to 1.6 times as long as one
@@ -258,7 +270,7 @@ impl Clock<'_> {
                 Item::Word(..) => {
                     let fixed = |i: &Item| match i {
                         Item::Word(w, _) => waits(w.kind),
-                        Item::Part { .. } => true,
+                        Item::Part { .. } | Item::Sides(_) => true,
                     };
                     let to = items[from..].iter().position(fixed);
                     let to = to.map_or(items.len(), |n| from + n);
@@ -272,6 +284,10 @@ impl Clock<'_> {
                     body,
                 } => {
                     self.part(*number, (*times, *looped), body);
+                    from += 1;
+                }
+                Item::Sides(s) => {
+                    self.sides(s);
                     from += 1;
                 }
             }
@@ -308,6 +324,13 @@ impl Clock<'_> {
             return;
         }
         let (pass, left) = match self.passes[number] {
+            // Where two sides go on together their clocks do not move as one.
+            _ if self.sided && times <= MOST_PASSES => {
+                for _ in 1..times.round() as u64 {
+                    self.items(body);
+                }
+                return;
+            }
             Some(pass) => (pass, times - 1.0),
             None => {
                 let begun = match body.iter().any(copies) {
@@ -324,7 +347,11 @@ impl Clock<'_> {
                 (pass, times - 1.0 - begun)
             }
         };
-        let more = pass * left.max(0.0);
+        self.later(pass * left.max(0.0));
+    }
+
+    /// What is under way, and everything else, is so much later.
+    fn later(&mut self, more: f64) {
         self.now += more;
         self.at.iter_mut().for_each(|a| *a += more);
         self.copies.later(more);
@@ -332,6 +359,40 @@ impl Clock<'_> {
         self.free.iter_mut().for_each(|a| *a += more);
         for v in [&mut self.stores, &mut self.fetching] {
             *v += more;
+        }
+    }
+
+    /// Pieces that some warps copy while others compute with them, each side with pipes of its own: the schedulers have
+    /// turns to spare where copies are ahead. A few pieces more than there are stages are gone through, the others
+    /// take as long as the last of these.
+    fn sides(&mut self, s: &Sides) {
+        let (warps, begin) = (self.warps, self.now);
+        let ctas = (warps / f64::from(s.warps)).max(1.0);
+        let computing = (warps * s.computing()).max(1.0);
+        let (stages, copiers) = (s.stages as usize, s.copiers.max(1) as usize);
+        let (mut copied, mut over) = (vec![begin; copiers], vec![]);
+        let mut copying = self.free;
+        let passes = s.pieces.min(f64::from(s.stages) + AHEAD).floor();
+        self.sided = true;
+        for piece in 0..passes as usize {
+            let own = &mut copied[piece % copiers];
+            let last = piece.checked_sub(stages).map(|n| n + s.behind as usize);
+            let free = last.and_then(|n| over.get(n)).copied().unwrap_or(begin);
+            let now = std::mem::replace(&mut self.now, free.max(*own));
+            std::mem::swap(&mut self.free, &mut copying);
+            self.warps = ctas;
+            self.items(&s.copy);
+            *own = self.now;
+            let there = self.now + self.rates.barrier;
+            self.now = now.max(there);
+            std::mem::swap(&mut self.free, &mut copying);
+            self.warps = computing;
+            self.items(&s.compute);
+            over.push(self.now);
+        }
+        (self.warps, self.sided) = (warps, false);
+        if let [.., before, last] = over[..] {
+            self.later((last - before) * (s.pieces - passes).max(0.0));
         }
     }
 

@@ -56,6 +56,12 @@ fn arranged(
                             body,
                         }
                     }
+                    Item::Sides(mut s) => {
+                        for side in [&mut s.copy, &mut s.compute] {
+                            arranged(side, lines, rates, registers, seen);
+                        }
+                        Item::Sides(s)
+                    }
                     word => word,
                 });
             }
@@ -378,7 +384,7 @@ mod tests {
         arrange(&mut items, &lines, &rates, registers);
         let line = |i: &Item| match i {
             Item::Word(w, _) => w.line,
-            Item::Part { .. } => panic!("a part"),
+            _ => panic!("a part"),
         };
         items.iter().map(line).collect()
     }

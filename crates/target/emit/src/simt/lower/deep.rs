@@ -7,7 +7,7 @@ use kernel::{Node, Stmt, TileId};
 use layout::DType;
 
 /// The accumulator of the contraction in a node.
-fn accumulator(node: &Node) -> Option<TileId> {
+pub(super) fn accumulator(node: &Node) -> Option<TileId> {
     match node {
         Node::Stmt(Stmt::Contract { acc, .. }) => Some(*acc),
         Node::Stmt(_) => None,

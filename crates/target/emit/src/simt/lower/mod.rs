@@ -9,6 +9,7 @@ mod deep;
 mod groups;
 mod matrix;
 mod parts;
+mod pipeline;
 mod staging;
 mod state;
 mod stmt;
@@ -58,6 +59,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     if let Some(why) = too_large(kernel) {
         return fail("coordinates", &why);
     }
+    let (whole, map) = (map, &map.of_computing());
     if let Some(f) = map.fragment
         && let Err((rule, why)) = fragment(f, map, caps)
     {
@@ -74,6 +76,9 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         kernel,
         schedule,
         map,
+        copiers: whole.copiers,
+        shared_out: whole.shared_out(),
+        copier: None,
         caps,
         b,
         axes: vec![],
@@ -102,7 +107,10 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     l.grid();
     l.homes()?;
     l.zeroed = l.zeroed_tiles();
-    l.task(program.body())?;
+    match l.copiers {
+        0 => l.task(program.body())?,
+        _ => l.task_of_sides(program.body())?,
+    }
     let Lower {
         mut b,
         shared,
@@ -111,7 +119,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     } = l;
     let program = Program {
         name: kernel.name.clone(),
-        threads: map.threads,
+        threads: whole.threads,
         registers: map.fragment.map(|_| map.registers),
         body: b.close(),
         regs: b.regs,

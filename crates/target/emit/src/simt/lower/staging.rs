@@ -11,6 +11,8 @@ use std::rc::Rc;
 
 /// Loads of a copy to shared memory that are written out before the first is stored.
 const AHEAD: i64 = 8;
+/// Threads of a warp.
+const WARP: u32 = 32;
 /// Copies beside what follows that are written out, whose places are then computed before any loop.
 const MAX_COPIES: i64 = 64;
 
@@ -92,7 +94,7 @@ impl Lower<'_> {
 
     /// Copies the current piece of `operand` to where `first` is the first element; gives whether that goes on
     /// beside what follows.
-    fn copy(
+    pub(super) fn copy(
         &mut self,
         dst: TileId,
         operand: OperandId,
@@ -107,19 +109,29 @@ impl Lower<'_> {
         let fills = source.access.outside == 0.0 && same && matches!(bytes, 4 | 8 | 16);
         // Where some copies go on beside what follows, all do: one wait is for all of them.
         let ahead = self.ahead;
+        let (thread, threads) = match self.copier {
+            Some(lane) => (lane, WARP),
+            None => (self.thread, self.map.threads),
+        };
         let c = Staging {
             dst,
             operand,
             home: home.clone(),
             wide,
-            step: i64::from(self.map.threads) * wide,
+            step: i64::from(threads) * wide,
             first,
             beside: self.caps.copies && fills && ahead,
         };
         let rounds = (home.elements + c.step - 1) / c.step;
         let wide = self.b.int(wide);
-        let own = self.b.mul(self.thread, wide);
-        if rounds <= AHEAD || ahead && rounds <= MAX_COPIES {
+        let own = self.b.mul(thread, wide);
+        let alone = self.copier.is_some();
+        if alone && self.copy_in_lines(&c, own, rounds)? {
+            return Ok(true);
+        }
+        if alone && rounds > AHEAD && home.elements % c.step == 0 {
+            self.copy_in_rounds(&c, own, rounds)?;
+        } else if rounds <= AHEAD || ahead && rounds <= MAX_COPIES {
             let mut offsets = vec![];
             for r in 0..rounds {
                 let by = self.b.int(r * c.step);
@@ -137,13 +149,76 @@ impl Lower<'_> {
         Ok(c.beside)
     }
 
+    /// As many rounds in a turn of a loop as are written out: a warp that copies by itself has few registers for places
+    /// and goes round while others compute.
+    fn copy_in_rounds(&mut self, c: &Staging, own: Reg, rounds: i64) -> Result<()> {
+        let each = (1..=AHEAD).rev().find(|n| rounds % n == 0).unwrap_or(1);
+        let [from, to, by] = [0, rounds * c.step, each * c.step].map(|n| self.b.int(n));
+        let i = self.b.open_loop();
+        let first = self.b.add(own, i);
+        let mut offsets = vec![];
+        for r in 0..each {
+            let more = self.b.int(r * c.step);
+            offsets.push(self.b.add(first, more));
+        }
+        self.copy_at(c, &offsets)?;
+        self.b.close_loop(i, (from, to, by));
+        Ok(())
+    }
+
+    /// The same where rounds are whole lines of one axis: all that changes from one to the next is a number that is
+    /// known. Gives whether it is so.
+    fn copy_in_lines(&mut self, c: &Staging, own: Reg, rounds: i64) -> Result<bool> {
+        let sizes: Vec<i64> = c.home.axes.iter().map(|a| a.1).collect();
+        let Some((&inner, outer)) = sizes.split_last() else {
+            return Ok(false);
+        };
+        let lines: Vec<usize> = (0..outer.len()).filter(|&i| outer[i] > 1).collect();
+        let whole = c.step % inner == 0 && c.home.elements % c.step == 0;
+        let (&[axis], true, true) = (&lines[..], whole, c.beside) else {
+            return Ok(false);
+        };
+        // The swizzle goes by the number of the line, which it takes modulo a period.
+        let s = c.home.swizzle;
+        let period = 1i64 << (s.base + s.shift + s.bits);
+        let first = self.parts(own, &sizes);
+        for r in 0..rounds {
+            let mut parts = first.clone();
+            let by = self.b.int(r * c.step / inner);
+            parts[axis] = self.b.add(first[axis], by);
+            let piece = self.piece_of(c, &parts);
+            let (low, high) = (r * c.step % period, r * c.step / period * period);
+            let [low, high] = [low, high].map(|n| self.b.int(n));
+            let low = self.b.add(own, low);
+            let to = self.swizzled(low, s);
+            let to = self.b.add(to, c.first);
+            let to = self.b.add(to, high);
+            self.copy_beside(c, to, &piece)?;
+        }
+        Ok(true)
+    }
+
     /// The piece that begins at element `offset` of the tile.
     fn piece(&mut self, c: &Staging, offset: Reg) -> Piece {
-        let mut at = self.origin();
-        let mut apart = None;
         let sizes: Vec<i64> = c.home.axes.iter().map(|a| a.1).collect();
         let parts = self.parts(offset, &sizes);
-        for (&(a, _), p) in c.home.axes.iter().zip(parts).rev() {
+        let mut piece = self.piece_of(c, &parts);
+        // The last round may go beyond the tile.
+        let over = c.home.elements % c.step != 0;
+        let end = self.b.int(c.home.elements);
+        piece.within = over.then(|| self.b.compare(Compare::Lt, offset, end));
+        if let (Some(w), Some(&(a, _))) = (piece.within, c.home.axes.first()) {
+            let v = &mut piece.at.valid[a as usize];
+            *v = self.b.both(*v, Some(w));
+        }
+        piece
+    }
+
+    /// The piece that begins at these positions of the tile's axes.
+    fn piece_of(&mut self, c: &Staging, parts: &[Reg]) -> Piece {
+        let mut at = self.origin();
+        let mut apart = None;
+        for (&(a, _), &p) in c.home.axes.iter().zip(parts).rev() {
             let i = a as usize;
             let axis = self.axes[i].clone();
             at.coord[i] = self.b.add(axis.base, p);
@@ -156,15 +231,11 @@ impl Lower<'_> {
                 }
             }
         }
-        // The last round may go beyond the tile.
-        let over = c.home.elements % c.step != 0;
-        let end = self.b.int(c.home.elements);
-        let within = over.then(|| self.b.compare(Compare::Lt, offset, end));
-        if let (Some(w), Some(&(a, _))) = (within, c.home.axes.first()) {
-            let v = &mut at.valid[a as usize];
-            *v = self.b.both(*v, Some(w));
+        Piece {
+            at,
+            apart,
+            within: None,
         }
-        Piece { at, apart, within }
     }
 
     /// Copies what is at `offsets` of the shared tile: all loads stand before the first store.
@@ -173,7 +244,9 @@ impl Lower<'_> {
         for &offset in offsets {
             let piece = self.piece(c, offset);
             if c.beside {
-                self.copy_beside(c, offset, &piece)?;
+                let to = self.swizzled(offset, c.home.swizzle);
+                let to = self.b.add(to, c.first);
+                self.copy_beside(c, to, &piece)?;
                 continue;
             }
             let values = match c.wide {
@@ -197,12 +270,10 @@ impl Lower<'_> {
         Ok(())
     }
 
-    fn copy_beside(&mut self, c: &Staging, offset: Reg, piece: &Piece) -> Result<()> {
+    fn copy_beside(&mut self, c: &Staging, to: Reg, piece: &Piece) -> Result<()> {
         let p = self.place(c.operand, &piece.at)?;
         let guard = self.guard(&p);
         let guard = self.b.both(guard, piece.apart);
-        let to = self.swizzled(offset, c.home.swizzle);
-        let to = self.b.add(to, c.first);
         self.guarded(piece.within, |l| {
             l.b.push(Inst::Copy {
                 array: c.home.array,
@@ -271,7 +342,7 @@ impl Lower<'_> {
     }
 
     /// The shared tile that `s` copies an operand to.
-    fn copied(&self, s: &Stmt) -> Option<(TileId, OperandId, Rc<SharedTile>)> {
+    pub(super) fn copied(&self, s: &Stmt) -> Option<(TileId, OperandId, Rc<SharedTile>)> {
         let Stmt::Load { dst, operand } = s else {
             return None;
         };

@@ -51,7 +51,13 @@ impl Axis {
 pub(super) struct Lower<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) schedule: &'a Schedule,
+    /// As for the threads that compute, without those that only copy.
     pub(super) map: &'a GpuMapping,
+    /// Warps that only copy, and registers of each thread that computes and of each of these.
+    pub(super) copiers: u32,
+    pub(super) shared_out: [u32; 2],
+    /// This thread's number in its warp, where that copies by itself.
+    pub(super) copier: Option<Reg>,
     pub(super) caps: Caps,
     pub(super) b: Build,
     pub(super) axes: Vec<Axis>,

@@ -53,15 +53,19 @@ impl<M: Memory> Machine<'_, M> {
                     let open = std::mem::take(&mut own.open);
                     own.groups.push_back(open);
                 }
-                Warpgroup::Wait(left) => {
-                    while self.proxy.products[first / GROUP].groups.len() > *left as usize {
-                        let done = self.proxy.products[first / GROUP].groups.pop_front();
-                        for p in done.unwrap_or_default() {
-                            self.product(first, &p)?;
-                        }
-                    }
-                }
+                Warpgroup::Wait(left) => self.products_but(first, *left as usize)?,
                 _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The warpgroup of thread `first` waits until at most `left` groups of its products are under way.
+    fn products_but(&mut self, first: usize, left: usize) -> R<()> {
+        while self.proxy.products[first / GROUP].groups.len() > left {
+            let done = self.proxy.products[first / GROUP].groups.pop_front();
+            for p in done.unwrap_or_default() {
+                self.product(first, &p)?;
             }
         }
         Ok(())

@@ -1,0 +1,139 @@
+//! Products whose factors warps of their own copy, ahead of those that multiply.
+use super::deep::accumulator;
+use super::state::{Lower, Result, SharedTile};
+use crate::simt::ir::{Inst, Op, Pipeline, Reg, SharedArray, Warpgroup};
+use kernel::{AxisTile, Factors, Node, OperandId, Stmt, TileId};
+use layout::DType;
+use std::rc::Rc;
+
+/// Copies of a piece.
+type Copies = [(TileId, OperandId, Rc<SharedTile>)];
+
+/// Loops around a piece with the number of pieces of each, and of all.
+type Cuts<'c> = (&'c [AxisTile], &'c [Reg], Reg);
+
+/// Whether it touches memory.
+fn touches(i: &Inst) -> bool {
+    match i {
+        Inst::Let(_, Op::Load { .. } | Op::LoadShared { .. }) => true,
+        Inst::Let(..) | Inst::Set(..) => false,
+        Inst::If { body, .. } | Inst::For { body, .. } => body.iter().any(touches),
+        _ => true,
+    }
+}
+
+impl Lower<'_> {
+    /// What a task does where some warps only copy: the product's loop in two sides, and what follows by the threads
+    /// that compute.
+    pub(super) fn task_of_sides(&mut self, nodes: &[Node]) -> Result<()> {
+        self.at = "warps that copy".into();
+        let at = nodes.iter().position(|n| accumulator(n).is_some());
+        let found = at.and_then(|at| Some((at, self.nest(&nodes[at])?)));
+        let Some((at, (cuts, stmts))) = found.filter(|f| self.products_alone(&f.1.1)) else {
+            return self.fail(
+                "warps that copy",
+                "they copy for a loop that does nothing but copy and multiply, by warpgroups",
+            );
+        };
+        let whole = self
+            .map
+            .fragment
+            .is_some_and(|f| f.factors == Factors::Whole);
+        if !whole || self.map.deep() > 1 {
+            return self.fail(
+                "warps that copy",
+                "what is multiplied is what was copied, by warps along rows",
+            );
+        }
+        self.b.open();
+        self.nodes(&nodes[..at])?;
+        let before = self.b.close();
+        if before.iter().any(touches) {
+            return self.fail(
+                "warps that copy",
+                "nothing is loaded before the product that all warps would load",
+            );
+        }
+        before.into_iter().for_each(|i| self.b.push(i));
+        self.two_sides(&cuts, &stmts, &nodes[at + 1..])
+    }
+
+    /// A loop in two sides, and what follows it.
+    fn two_sides(&mut self, cuts: &[AxisTile], stmts: &[&Stmt], rest: &[Node]) -> Result<()> {
+        let copies: Vec<_> = stmts.iter().filter_map(|s| self.copied(s)).collect();
+        let stages = copies.first().map_or(1, |c| c.2.stages);
+        if copies.iter().any(|c| c.2.stages != stages) || !(2..=16).contains(&stages) {
+            return self.fail("stages", "all that is copied ahead has as many, 2 to 16");
+        }
+        let before = self.axes.clone();
+        let counts: Vec<Reg> = cuts.iter().map(|c| self.pieces(c)).collect();
+        let one = self.b.int(1);
+        let total = counts.iter().fold(one, |n, &c| self.b.mul(n, c));
+        let behind = u32::from(stages > 2);
+        self.shared.push(SharedArray {
+            name: "barriers of stages".into(),
+            dtype: DType::I64,
+            elements: 2 * stages,
+        });
+        let barriers = self.shared.len() as u32 - 1;
+        self.b.open();
+        self.copy_side(&copies, (cuts, &counts, total), stages)?;
+        let piece = self.b.open_loop();
+        self.b.forget_shared();
+        self.enter_piece(cuts, &counts, piece);
+        self.stage = Some(self.remainder(piece, stages.into()));
+        self.products_ahead = behind > 0;
+        for s in stmts {
+            if self.copied(s).is_none() {
+                self.stmt(s)?;
+            }
+        }
+        (self.stage, self.products_ahead) = (None, false);
+        self.b.forget_shared();
+        self.b.close_side(piece);
+        if behind > 0 {
+            self.b.push(Inst::Warpgroup(Warpgroup::Wait(0)));
+        }
+        self.axes = before;
+        self.read.extend(copies.iter().map(|c| c.2.array));
+        self.nodes(rest)?;
+        let body = self.b.close();
+        self.b.push(Inst::Pipeline {
+            pipeline: Pipeline {
+                pieces: total,
+                stages,
+                behind,
+                copiers: self.copiers,
+                barriers,
+                registers: self.shared_out,
+            },
+            body,
+        });
+        Ok(())
+    }
+
+    /// The side of a warp that copies a piece, waits for it, and lets products see it.
+    fn copy_side(&mut self, copies: &Copies, (cuts, counts, _): Cuts, stages: u32) -> Result<()> {
+        let piece = self.b.open_loop();
+        self.enter_piece(cuts, counts, piece);
+        let stage = self.remainder(piece, stages.into());
+        self.copier = Some(self.lane());
+        for (dst, operand, home) in copies {
+            self.at = self.describe(&Stmt::Load {
+                dst: *dst,
+                operand: *operand,
+            });
+            let each = self.b.int(home.elements);
+            let first = self.b.mul(stage, each);
+            self.copy(*dst, *operand, home, first)?;
+        }
+        self.copier = None;
+        if self.caps.copies {
+            self.b.push(Inst::Commit);
+            self.b.push(Inst::Wait(0));
+        }
+        self.b.push(Inst::Warpgroup(Warpgroup::ProxyFence));
+        self.b.close_side(piece);
+        Ok(())
+    }
+}
