@@ -243,18 +243,28 @@ fn warpgroups(
             *stages = (*stages).max(3);
         }
     }
+    let mut mapping = mapping(
+        ([warps, 1], 1),
+        (rows, columns.to_vec()),
+        instruction,
+        rng.of(&bytes),
+    );
+    let ahead = |t: &TileId| matches!(places[*t as usize], Place::Shared { stages: 2.., .. });
+    if let (Mapping::Gpu(g), false) = (&mut mapping, parts)
+        && products[0].factors.iter().all(ahead)
+        && rng.of(&[true, true, false])
+    {
+        g.copiers = 4;
+        g.threads += 4 * 32;
+        g.registers = rng.of(&[(65536 / g.threads).min(255), 128]);
+    }
     Some(Schedule {
         grid,
         loops,
         places,
         chunk: 1,
         raster: rng.of(&[1, 1, 2]),
-        mapping: mapping(
-            ([warps, 1], 1),
-            (rows, columns.to_vec()),
-            instruction,
-            rng.of(&bytes),
-        ),
+        mapping,
     })
 }
 
@@ -288,6 +298,7 @@ fn mapping(
     Mapping::Gpu(GpuMapping {
         threads: warps[0] * warps[1] * deep * 32,
         warps,
+        copiers: 0,
         rows: rows.to_vec(),
         columns,
         fragment: Some(fragment),

@@ -93,7 +93,7 @@ impl TileProgram {
             Mapping::Cpu(_) => 0,
         };
         let bytes = tiles.map(|(t, tile)| {
-            let Place::Shared { stages, .. } = self.schedule().place(t as TileId) else {
+            let Some(stages) = self.schedule().place(t as TileId).stages() else {
                 return 0;
             };
             // WGSL shares words.

@@ -342,6 +342,10 @@ fn place(text: &str) -> Read<Place> {
     let Some(stages) = first.strip_suffix(" stages") else {
         return fail(first, "tiles are shared in 'N stages'");
     };
+    if rest == ["as it lies"] {
+        let stages = number(stages, 1)?;
+        return Ok(Place::Image { stages });
+    }
     let mut swizzle = Swizzle::default();
     if let Some(one) = rest.first() {
         let inner = one

@@ -22,8 +22,24 @@ pub enum Place {
         /// Buffers in flight: 1 without a pipeline.
         stages: u32,
     },
+    /// The same for a factor of a warpgroup's products that lies in its operand as these read it
+    /// ([`crate::Access::image`]): one copy brings a piece, which a warp of [`GpuMapping::copiers`] begins.
+    Image {
+        /// Buffers in flight.
+        stages: u32,
+    },
     /// Nowhere: a tile that a `Map` or `Relabel` defines is computed anew wherever it is read.
     Recompute,
+}
+
+impl Place {
+    /// Buffers in flight of a tile that a CTA shares.
+    pub fn stages(self) -> Option<u32> {
+        match self {
+            Place::Shared { stages, .. } | Place::Image { stages } => Some(stages),
+            Place::InPlace | Place::Register | Place::Recompute => None,
+        }
+    }
 }
 
 /// The CuTe-style swizzle (bits, base, shift): XOR of address bits; (0, 0, 0) is none.

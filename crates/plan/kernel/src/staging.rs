@@ -37,6 +37,44 @@ impl Access {
     }
 }
 
+impl Access {
+    /// Whether every piece of `lines` positions of one axis and `depth` of another, of so many `bits` each and of
+    /// extents so `long` and so `deep`, lies in one run, in lines of 16 bytes along the depth: those of all positions
+    /// side by side, and behind them those of the next 16 bytes of the depth. Without swizzle, tensor-core instructions
+    /// of a warpgroup read it like that.
+    pub fn image(&self, lines: (AxisId, i64, &Dim), depth: (AxisId, i64, &Dim), bits: u32) -> bool {
+        let (Some(vector), (axis, n, long), (deep, k, whole)) =
+            (i64::from(128).checked_div(bits.into()), lines, depth)
+        else {
+            return false;
+        };
+        let leaves = |a: AxisId| -> Option<Vec<(i64, i64)>> {
+            let t = self.terms.iter().find(|t| t.axis == a)?;
+            let known = |l: &layout::Leaf| Some((l.extent.known()?, l.stride.known()?));
+            t.leaves.iter().map(known).collect()
+        };
+        let (Some(own), Some(inner)) = (leaves(axis), leaves(deep)) else {
+            return false;
+        };
+        let side = match own[..] {
+            // All of it is in one panel.
+            [(_, s)] => s == vector && long.known().is_some_and(|e| e <= n),
+            [_, (e, s)] => s == vector && e == n,
+            _ => false,
+        };
+        let along = match inner[..] {
+            [(_, far), (e, near)] => far == n * vector && (e, near) == (vector, 1),
+            _ => false,
+        };
+        let whole = whole.known().is_some_and(|e| k > 0 && e % k == 0);
+        side && along
+            && whole
+            && k % vector == 0
+            && self.bounds.is_empty()
+            && self.indexed.is_empty()
+    }
+}
+
 impl Swizzle {
     /// The swizzle of lines of `bytes` of elements of so many bits by which tensor-core instructions of a warpgroup
     /// read shared memory: pieces of 16 bytes change places by the number of the line of 128 bytes that they lie in.

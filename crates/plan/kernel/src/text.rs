@@ -221,6 +221,7 @@ pub(crate) fn place(p: Place) -> String {
             };
             format!("in shared, {stages} stages{swizzle}")
         }
+        Place::Image { stages } => format!("in shared, {stages} stages, as it lies"),
     }
 }
 

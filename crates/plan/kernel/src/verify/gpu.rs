@@ -12,7 +12,7 @@ pub(super) fn check(
     g: &GpuMapping,
     b: &Blame,
 ) -> Result<(), KernelError> {
-    staged(k, s, b)?;
+    staged(k, s, g, b)?;
     let axes: Vec<AxisId> = g.spread.iter().map(|s| s.axis).collect();
     b.need(
         unique(&axes) && axes.iter().all(|&a| (a as usize) < k.axes.len()),
@@ -58,7 +58,7 @@ fn together(
     stmt: &Stmt,
 ) -> Result<(), KernelError> {
     // All threads share in a copy to shared memory, whatever lies over them.
-    let copied = |t: TileId| matches!(s.place(t), Place::Shared { .. } | Place::InPlace);
+    let copied = |t: TileId| s.place(t).stages().is_some() || s.place(t) == Place::InPlace;
     if matches!(stmt, Stmt::Load { dst, .. } if copied(*dst)) {
         return Ok(());
     }
@@ -70,7 +70,7 @@ fn together(
         let all: BTreeSet<AxisId> = whole;
         let held = |t: &&TileId| {
             let has = k.tiles[**t as usize].axes.iter().any(|x| all.contains(x));
-            has && !matches!(s.place(**t), Place::Shared { .. } | Place::InPlace)
+            has && s.place(**t).stages().is_none() && s.place(**t) != Place::InPlace
         };
         let wrong = [a, b].into_iter().find(held);
         blame.need(wrong.is_none(), "spread", || {
@@ -118,15 +118,29 @@ fn together(
 /// Several stages are copies that run ahead of the loop that reads them: whoever reads such a tile
 /// must do so in the loop that copies it, at the same pace as everything copied there. A swizzle must
 /// be undone by itself and keep elements inside their tile.
-fn staged(k: &Kernel, s: &Schedule, b: &Blame) -> Result<(), KernelError> {
+fn staged(k: &Kernel, s: &Schedule, g: &GpuMapping, b: &Blame) -> Result<(), KernelError> {
     let mut depth: Option<(u32, &str)> = None;
     for (t, place) in s.places.iter().enumerate() {
-        let Place::Shared { swizzle, stages } = place else {
+        let Some(stages) = place.stages() else {
             continue;
         };
         let tile = &k.tiles[t];
         let loaded = |x: &Stmt| matches!(x, Stmt::Load { dst, .. } if *dst == t as TileId);
-        if *stages > 1 {
+        if let Place::Image { .. } = place {
+            let read = |x: &Stmt| match x {
+                Stmt::Contract { a, b, .. } => *a == t as TileId || *b == t as TileId,
+                _ => false,
+            };
+            let others = k.body.iter().filter(|x| !read(x) && !loaded(x));
+            let alone = !others.flat_map(Stmt::reads).any(|x| x == t as TileId);
+            b.need(alone && stages > 1 && g.copiers > 0, "image", || {
+                format!(
+                    "tile '{}' is shared as it lies; that is for a factor that a warp copies ahead and products alone read",
+                    tile.name
+                )
+            })?;
+        }
+        if stages > 1 {
             let made = |x: &&Stmt| x.writes().contains(&(t as TileId));
             let once = k.body.iter().filter(made).count() == 1 && k.body.iter().any(loaded);
             let looped = s.loops.iter().any(|l| tile.axes.contains(&l.axis));
@@ -136,14 +150,17 @@ fn staged(k: &Kernel, s: &Schedule, b: &Blame) -> Result<(), KernelError> {
                     tile.name
                 )
             })?;
-            let (first, other) = *depth.get_or_insert((*stages, &tile.name));
-            b.need(first == *stages, "stages", || {
+            let (first, other) = *depth.get_or_insert((stages, &tile.name));
+            b.need(first == stages, "stages", || {
                 format!(
                     "tiles '{other}' and '{}' are copied ahead by different numbers of stages; a loop has one",
                     tile.name
                 )
             })?;
         }
+        let Place::Shared { swizzle, .. } = place else {
+            continue;
+        };
         if swizzle.bits == 0 {
             continue;
         }

@@ -138,6 +138,11 @@ fn places(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
                     )
                 })?;
             }
+            Place::Image { stages } => {
+                b.need((2..=MAX_STAGES).contains(stages), "places", || {
+                    format!("tile '{tile}' has {stages} stages as it lies; 2 to {MAX_STAGES}")
+                })?;
+            }
             Place::Shared { swizzle, stages } => {
                 b.need((1..=MAX_STAGES).contains(stages), "places", || {
                     format!("tile '{tile}' has {stages} stages; 1 to {MAX_STAGES}")

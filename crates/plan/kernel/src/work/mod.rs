@@ -150,7 +150,7 @@ pub fn scratch_of(kernel: &Kernel, schedule: &Schedule, dims: &DimBox) -> Option
         let copies = match schedule.place(t as u16) {
             Place::InPlace | Place::Recompute => continue,
             Place::Register => 1,
-            Place::Shared { stages, .. } => u64::from(stages.max(1)),
+            Place::Shared { stages, .. } | Place::Image { stages } => u64::from(stages.max(1)),
         };
         let mut elements = 1u64;
         for &a in &tile.axes {

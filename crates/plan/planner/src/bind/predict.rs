@@ -3,8 +3,7 @@ use super::ctx::{Ctx, Space};
 use super::products;
 use super::schedule::reach;
 use kernel::{
-    AxisId, CountWarps, Family, Kernel, Mapping, Place, Role, Schedule, Stmt, TileId, TileProgram,
-    work,
+    AxisId, CountWarps, Family, Kernel, Mapping, Role, Schedule, Stmt, TileId, TileProgram, work,
 };
 use machine::calc;
 use machine::{
@@ -94,10 +93,9 @@ fn predict_by(ctx: Ctx, program: &TileProgram, counts: Option<CountWarps>) -> Op
     };
     let space = Space::new(ctx, kernel);
     let shared = schedule.places.iter().enumerate().map(|(t, p)| match p {
-        Place::Shared { stages, .. } => space
+        p => space
             .tile_bytes(schedule, t as TileId)
-            .saturating_mul(u64::from(*stages)),
-        _ => 0,
+            .saturating_mul(u64::from(p.stages().unwrap_or(0))),
     });
     let block = calc::Block {
         threads: g.threads.into(),

@@ -729,6 +729,13 @@ impl<'a> Printer<'a> {
                 Ok(())
             }
             Inst::If { cond, body } => self.guarded(Some(*cond), |s| s.body_of(own, body)),
+            Inst::Bulk {
+                array,
+                to,
+                operand,
+                index,
+                elements,
+            } => self.bulk((*array, *to), (*operand, *index, *elements)),
             Inst::Copy { .. }
             | Inst::Commit
             | Inst::Wait(_)

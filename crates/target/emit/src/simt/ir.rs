@@ -101,17 +101,20 @@ pub enum Op {
     Pack(DType, Reg, Reg),
 }
 
-/// A factor of a warpgroup's product in shared memory: blocks of eight lines that lie along the depth.
+/// A factor of a warpgroup's product in shared memory: blocks of eight lines that lie along the depth, of one
+/// instruction's depth or more, or of 16 bytes, without a swizzle, several of which follow each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lines {
     /// Index into [`Program::shared`].
     pub array: u32,
     /// First element, without the swizzle (I32), the same for all threads of a warpgroup.
     pub index: Reg,
-    /// Elements of a line: 32, 64 or 128 bytes.
+    /// Elements of a line: 16, 32, 64 or 128 bytes.
     pub line: u32,
     /// Elements between the first ones of neighbouring blocks.
     pub pitch: u32,
+    /// Elements between the first ones of lines that follow each other along the depth, where a line is 16 bytes.
+    pub depth: u32,
     /// How elements of the array change places.
     pub swizzle: Swizzle,
 }
@@ -253,6 +256,20 @@ pub enum Inst {
         /// All or none; zeros where it is false.
         guard: Option<Reg>,
     },
+    /// One thread of the warp copies a run of elements of an operand to a shared array of its type, beside what follows:
+    /// they are there when the stage is that the [`Inst::Side`] around it fills.
+    Bulk {
+        /// Index into [`Program::shared`].
+        array: u32,
+        /// First element there (I32), on a multiple of 16 bytes.
+        to: Reg,
+        /// Operand.
+        operand: OperandId,
+        /// First element (I32), on a multiple of 16 bytes.
+        index: Reg,
+        /// Their number, a multiple of 16 bytes.
+        elements: u32,
+    },
     /// The thread's copies since the last such instruction are a group.
     Commit,
     /// Waits until at most so many of the thread's groups are under way.
@@ -374,6 +391,10 @@ impl Inst {
                 f(*to, true);
                 f(*index, true);
                 all(guard.as_slice(), f);
+            }
+            Inst::Bulk { to, index, .. } => {
+                f(*to, true);
+                f(*index, true);
             }
             Inst::Multiply { a, b, .. } => {
                 all(a, f);

@@ -343,6 +343,18 @@ impl Look<'_> {
                     (r, _) => r,
                 };
             }
+            Inst::Bulk {
+                operand, elements, ..
+            } => {
+                let bits = i64::from(self.p.operands[*operand as usize].dtype.bits());
+                let bytes = bits * i64::from(*elements) / 8;
+                self.out[at] = Seen::Memory(Touch {
+                    sectors: (bytes / SECTOR) as f64,
+                    lines: (bytes / LINE) as f64,
+                    passes: (bytes / LINE) as f64,
+                    bytes: bytes as f64,
+                });
+            }
             Inst::LoadMatrix { array, index, .. } => {
                 let each = self.p.shared[*array as usize].dtype.bits().max(8);
                 self.out[at] = self.shared(*array, *index, (BLOCK_LINE / each) as usize);

@@ -221,6 +221,7 @@ fn number(body: &[Inst], out: &mut HashMap<*const Inst, usize>) {
             | Inst::LoadRun { .. }
             | Inst::LoadSharedRun { .. }
             | Inst::Copy { .. }
+            | Inst::Bulk { .. }
             | Inst::LoadMatrix { .. }
             | Inst::Store { .. }
             | Inst::StoreShared { .. } => {
@@ -319,6 +320,16 @@ impl<M: Memory> Machine<'_, M> {
                 Asked::Operand(*operand),
                 (false, *elements as usize),
                 (*index, *guard),
+            ),
+            Inst::Bulk {
+                operand,
+                index,
+                elements,
+                ..
+            } => (
+                Asked::Operand(*operand),
+                (false, *elements as usize),
+                (*index, None),
             ),
             Inst::LoadMatrix { array, index, .. } => {
                 let line = self.line_of(*array);
@@ -509,6 +520,7 @@ impl<M: Memory> Machine<'_, M> {
                 }
             }
             Inst::Copy { .. }
+            | Inst::Bulk { .. }
             | Inst::Commit
             | Inst::Wait(_)
             | Inst::LoadMatrix { .. }

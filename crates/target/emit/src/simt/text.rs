@@ -57,8 +57,12 @@ impl Program {
     }
 
     fn lines(&self, l: &Lines) -> String {
+        let deep = match l.depth {
+            0 => String::new(),
+            n => format!(", {n} apart along the depth"),
+        };
         format!(
-            "{}[%{}] lines of {}, blocks {} apart",
+            "{}[%{}] lines of {}, blocks {} apart{deep}",
             self.array(l.array),
             l.index,
             l.line,
@@ -186,6 +190,17 @@ impl Program {
                 self.array(*array),
                 self.operand(*operand),
                 guarded(*guard)
+            ),
+            Inst::Bulk {
+                array,
+                to,
+                operand,
+                index,
+                elements,
+            } => format!(
+                "copy at once {}[%{to}] = {}[%{index}] of {elements}",
+                self.array(*array),
+                self.operand(*operand)
             ),
             Inst::Commit => "commit".into(),
             Inst::Wait(left) => format!("wait {left}"),

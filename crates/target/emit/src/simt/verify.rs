@@ -209,6 +209,20 @@ impl Verifier<'_> {
                 self.is(*cond, Ty::Bool)?;
                 self.body(body, c.within(self.same[*cond as usize]))
             }
+            Inst::Bulk {
+                array,
+                to,
+                operand,
+                index,
+                elements,
+            } => {
+                self.all(&[*to, *index], Ty::I32)?;
+                let (from, into) = (self.operand(*operand)?, self.array(*array)?);
+                match c.side && from == into && (from.bits() * elements).is_multiple_of(128) {
+                    true => Ok(()),
+                    false => Err(format!("{elements} of {from} are copied to {into} at once")),
+                }
+            }
             Inst::Copy { .. }
             | Inst::Commit
             | Inst::Wait(_)
@@ -366,7 +380,9 @@ impl Verifier<'_> {
         self.is(l.index, Ty::I32)?;
         let d = self.array(l.array)?;
         let own = Swizzle::of_lines(l.line * d.bits() / 8, d.bits());
-        match d == input && own == Some(l.swizzle) && l.pitch.is_multiple_of(8 * l.line) {
+        let short = l.line * d.bits() == 128 && l.swizzle.bits == 0 && l.depth > 0;
+        let fits = short || own == Some(l.swizzle) && l.depth == 0;
+        match d == input && fits && l.pitch.is_multiple_of(8 * l.line) {
             true => Ok(()),
             false => Err(format!(
                 "lines of {} elements of {d}, {} apart, are no factor of a warpgroup",

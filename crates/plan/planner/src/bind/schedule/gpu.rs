@@ -7,6 +7,7 @@
 use super::candidate::Candidate;
 use super::form::gather_loops;
 use super::gpu_swizzle::{NEIGHBOURS, group_lines, line_swizzle, word_swizzle};
+use super::images::Image;
 use super::product::Product;
 use super::renumber::renumbered;
 use super::{gpu_flat, gpu_layout, query, tiles};
@@ -69,6 +70,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
         let g = Gpu {
             space,
             gpu,
+            image: None,
             fragment,
         };
         match products.as_slice() {
@@ -116,6 +118,25 @@ pub(super) fn along_depth(space: &Space) -> Vec<Candidate> {
     found
 }
 
+/// Candidates of a product by warpgroups with `image`.
+pub(super) fn with_image(space: &Space, image: Image) -> Vec<Candidate> {
+    let (Some(gpu), Some(p)) = (&space.ctx.target.gpu, Product::of(space.kernel)) else {
+        return vec![];
+    };
+    let groups = gpu.fragments.iter().filter(|f| f.warps() > 1);
+    let of = |&f: &Fragment| {
+        let g = Gpu {
+            space,
+            gpu,
+            image: Some(image),
+            fragment: Some(f),
+        };
+        let acc = space.kernel.tiles[p.acc as usize].dtype;
+        if f.acc == acc { g.product(&p) } else { vec![] }
+    };
+    groups.flat_map(of).collect()
+}
+
 /// Whether a candidate's matrix instructions read factors that lie along the depth.
 pub(super) fn lies_along_depth(c: &Candidate) -> bool {
     match &c.schedule.mapping {
@@ -156,6 +177,8 @@ fn in_turns(ways: Vec<Vec<Candidate>>) -> Vec<Candidate> {
 struct Gpu<'a> {
     space: &'a Space<'a>,
     gpu: &'a GpuTarget,
+    /// A factor that is shared as it lies, by warps that copy.
+    image: Option<Image>,
     /// Tensor-core instruction; `None`: multiply-adds.
     fragment: Option<Fragment>,
 }
@@ -172,7 +195,7 @@ struct Renumbered {
 }
 
 impl Renumbered {
-    fn new(space: &Space, s: &Shape) -> Option<Renumbered> {
+    fn new(space: &Space, s: &Shape, image: Option<Image>) -> Option<Renumbered> {
         let mut kernel = space.kernel.clone();
         let looped: Vec<AxisId> = s.loops.iter().map(|l| l.axis).collect();
         kernel.body = gather_loops(&kernel, &looped)?;
@@ -180,7 +203,7 @@ impl Renumbered {
         let sources: Vec<(TileId, OperandId)> = staged
             .map(|&(t, _)| Some((t, space.source(t)?)))
             .collect::<Option<_>>()?;
-        let new = order(&kernel, &sources)?;
+        let new = order(&kernel, &sources, image)?;
         let to = |a: AxisId| new[a as usize];
         let cuts = |v: &[AxisTile]| {
             let each = v.iter().map(|c| AxisTile {
@@ -342,6 +365,13 @@ impl Gpu<'_> {
         let mut found = vec![];
         let fits = |t: &&(u32, u32)| group.is_none_or(|f| t.1 == f.n && t.0 >= f.m);
         for &(m, n) in self.gpu.tiles.iter().filter(fits) {
+            let side = self.image.map(|i| if i.tile == p.a { m } else { n });
+            if self
+                .image
+                .is_some_and(|i| side != u32::try_from(i.lines).ok())
+            {
+                continue;
+            }
             let (rows, columns) = (self.split(&p.rows, m), self.split(&p.columns, n));
             if rows.is_empty() || columns.is_empty() {
                 continue;
@@ -395,6 +425,10 @@ impl Gpu<'_> {
     fn copiers(&self) -> Vec<u32> {
         let whole = |f: &Fragment| f.warps() > 1 && f.factors == Factors::Whole;
         match self.fragment.filter(whole) {
+            Some(_) if self.image.is_some() => {
+                let copying = self.gpu.copiers.iter().copied();
+                copying.filter(|&c| c > 0).collect()
+            }
             Some(_) if !self.gpu.copiers.is_empty() => self.gpu.copiers.clone(),
             _ => vec![0],
         }
@@ -417,6 +451,10 @@ impl Gpu<'_> {
             let o = self.space.source(t)?;
             self.space.unit_axis(o, &p.over)
         };
+        if let Some(image) = self.image {
+            let other = if image.tile == p.a { p.b } else { p.a };
+            return unit(other).filter(|&a| a == image.along);
+        }
         unit(p.a).filter(|&a| unit(p.b) == Some(a))
     }
 
@@ -654,7 +692,7 @@ impl Gpu<'_> {
         if held > most {
             return None;
         }
-        let r = Renumbered::new(space, &s)?;
+        let r = Renumbered::new(space, &s, self.image)?;
         let mut places = self.unstaged_places(&r.kernel);
         let (bytes, run) = self.stage(&r, &s, &mut places)?;
         let limits = &space.ctx.machine.limits;
@@ -802,7 +840,10 @@ impl Gpu<'_> {
                     }
                 }
             };
-            places[tile as usize] = Place::Shared { swizzle, stages };
+            places[tile as usize] = match self.image {
+                Some(i) if i.tile == tile => Place::Image { stages },
+                _ => Place::Shared { swizzle, stages },
+            };
             let beside = self.fragment.map_or(0, |f| f.copies_beside());
             // One piece is copied, one made ready and one multiplied.
             if beside > 0 && stages < 3 {
@@ -810,6 +851,12 @@ impl Gpu<'_> {
             }
             let size = i64::from(bits / 8) * i64::from(stages + beside);
             bytes = bytes.checked_add(elements.checked_mul(size)?)?;
+            if self.image.is_some_and(|i| i.tile == tile) {
+                if !self.lies(r, tile, operand) {
+                    return None;
+                }
+                continue;
+            }
             let source = &kernel.operands[operand as usize];
             let each = (source.dtype.bits() / 8).max(1);
             let extent = &kernel.axes[last as usize].extent;
@@ -818,6 +865,22 @@ impl Gpu<'_> {
             run = run.min(n * each);
         }
         Some((bytes, run))
+    }
+
+    /// Whether every piece of a tile lies in one run of its operand, as warpgroups read it.
+    fn lies(&self, r: &Renumbered, tile: TileId, operand: OperandId) -> bool {
+        let kernel = &r.kernel;
+        let own = kernel.tiles[tile as usize].axes.iter();
+        let sized = own.filter_map(|&a| Some((a, r.tile_of(a).filter(|&n| n > 1)?)));
+        let side = |a: AxisId| r.rows.contains(&a) || r.columns.contains(&a);
+        let (lines, deep): (Vec<_>, Vec<_>) = sized.partition(|&(a, _)| side(a));
+        let (&[(line, n)], &[(along, k)]) = (&lines[..], &deep[..]) else {
+            return false;
+        };
+        let extent = |a: AxisId| &kernel.axes[a as usize].extent;
+        let source = &kernel.operands[operand as usize];
+        let (lines, depth) = ((line, n, extent(line)), (along, k, extent(along)));
+        source.access.image(lines, depth, source.dtype.bits())
     }
 
     /// Axes of `tile` that are summed, rows or columns together with `axis`.
@@ -861,8 +924,12 @@ impl Gpu<'_> {
 }
 
 /// New numbers of the axes such that each staged tile's last axis is the contiguous one of its
-/// operand; `None` when tiles disagree.
-fn order(kernel: &Kernel, sources: &[(TileId, OperandId)]) -> Option<Vec<AxisId>> {
+/// operand, of an image the one along which its lines lie; `None` when tiles disagree.
+fn order(
+    kernel: &Kernel,
+    sources: &[(TileId, OperandId)],
+    image: Option<Image>,
+) -> Option<Vec<AxisId>> {
     let n = kernel.axes.len();
     let mut after: Vec<Vec<AxisId>> = vec![vec![]; n];
     for &(tile, operand) in sources {
@@ -874,7 +941,12 @@ fn order(kernel: &Kernel, sources: &[(TileId, OperandId)]) -> Option<Vec<AxisId>
                 .and_then(|t| t.stride())
                 .is_some_and(|s| s.is_one())
         };
-        if let Some(&last) = axes.iter().find(unit) {
+        let along = image.filter(|i| i.tile == tile).map(|i| i.along);
+        let last = axes.iter().find(|a| match along {
+            Some(along) => **a == along,
+            None => unit(a),
+        });
+        if let Some(&last) = last {
             after[last as usize].extend(axes.iter().filter(|&&a| a != last));
         }
     }

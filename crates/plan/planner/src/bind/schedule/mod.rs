@@ -10,6 +10,7 @@ mod gpu;
 mod gpu_flat;
 mod gpu_layout;
 mod gpu_swizzle;
+mod images;
 mod memo;
 mod nibbles;
 mod product;
@@ -78,8 +79,8 @@ pub(crate) fn choose(
         false => None,
     };
     let (kernel, relaid) = match gpu {
-        true => relaid::relaid(ctx, plain, facts),
-        false => (plain, vec![]),
+        true => relaid::relaid(ctx, plain.clone(), facts),
+        false => (plain.clone(), vec![]),
     };
     let kernel = &kernel;
     let space = Space {
@@ -127,6 +128,9 @@ pub(crate) fn choose(
     if let Some(found) = split.flatten() {
         let packed = first.packed.clone();
         return Ok(in_parts(kernel, found, (first, &best[0].3), packed, whys));
+    }
+    if gpu && ctx.pack && ctx.sweep.is_none() {
+        images::tried(ctx, &plain, facts, (&mut list, &mut best));
     }
     let others = best.iter().skip(1).take(KEPT);
     let alternatives: Vec<Alternative> = others

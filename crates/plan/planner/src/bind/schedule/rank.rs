@@ -5,7 +5,7 @@ use super::gpu::warps;
 use crate::bind::ctx::Ctx;
 use crate::bind::parallel;
 use crate::bind::predict::{counter, predict_step, sketch_step};
-use kernel::{Kernel, Mapping, OperandId, Place, Prints, Schedule, Stmt, TileId, TileProgram};
+use kernel::{Kernel, Mapping, OperandId, Prints, Schedule, Stmt, TileId, TileProgram};
 use machine::{Cost, Work};
 use std::sync::Arc;
 
@@ -133,7 +133,7 @@ fn with_code(
 
 /// Whether a candidate stages what it loads in shared memory.
 fn stages(c: &Candidate) -> bool {
-    let staged = |t: TileId| matches!(c.schedule.place(t), Place::Shared { .. });
+    let staged = |t: TileId| c.schedule.place(t).stages().is_some();
     let mut body = c.kernel.body.iter();
     body.any(|s| matches!(s, Stmt::Load { dst, .. } if staged(*dst)))
 }

@@ -62,7 +62,11 @@ pub(super) fn along_depth(
         let rest = p.over.iter().copied().filter(|a| *a != along);
         let others = [p.batch.clone(), own.clone()].concat();
         let order: Vec<AxisId> = rest.collect();
-        found.push((operand, moved(&space, operand, (&others, along, &order))?));
+        let whole = (space.extent(along), None);
+        found.push((
+            operand,
+            moved(&space, operand, (&others, along, &order), whole)?,
+        ));
     }
     (!found.is_empty()).then(|| (read_from(kernel.clone(), &found), found))
 }
@@ -71,7 +75,7 @@ pub(super) fn reading(kernel: &Kernel, copies: &[(OperandId, Packed)]) -> Kernel
     read_from(ordered(kernel), copies)
 }
 
-fn read_from(mut kernel: Kernel, copies: &[(OperandId, Packed)]) -> Kernel {
+pub(super) fn read_from(mut kernel: Kernel, copies: &[(OperandId, Packed)]) -> Kernel {
     for (o, copy) in copies {
         let operand = &mut kernel.operands[*o as usize];
         operand.access.clone_from(&copy.access);
@@ -126,17 +130,22 @@ fn copy(
     if own != p.batch {
         others.extend(beside_lane(own));
     }
-    Some((operand, moved(space, operand, (&others, lane, &p.over))?))
+    let whole = (space.extent(lane), None);
+    Some((
+        operand,
+        moved(space, operand, (&others, lane, &p.over), whole)?,
+    ))
 }
 
-/// A copy of a factor along `lane`, with what is summed outside it, and the `others` outside that.
-fn moved(
+/// A copy of a factor along the lane, in panels, with what is summed outside it, and others outside that; see
+/// [`pack::pack`].
+pub(super) fn moved(
     space: &Space,
     operand: OperandId,
-    (others, lane, over): (&[AxisId], AxisId, &[AxisId]),
+    axes: (&[AxisId], AxisId, &[AxisId]),
+    (panel, group): (i64, Option<(AxisId, i64)>),
 ) -> Option<Packed> {
-    let axes = (others, lane, over);
-    let mut copy = pack::pack(space, operand, axes, space.extent(lane), None)?;
+    let mut copy = pack::pack(space, operand, axes, panel, group)?;
     let ctx = Ctx {
         far: &[],
         ..space.ctx

@@ -3,6 +3,7 @@
 use super::{Name, Out, Printer};
 use crate::ptx::source::Source;
 use crate::simt::ir::{Inst, Pipeline, Reg};
+use kernel::OperandId;
 
 /// Barrier of the threads that compute; 0 and 1 are those of [`Source::barrier`].
 const COMPUTING: u32 = 2;
@@ -22,6 +23,8 @@ pub(super) struct Printing {
     computing: u32,
     /// Sides printed so far.
     sides: u32,
+    /// The barrier of the stage that is filled.
+    filled: Option<Name>,
 }
 
 impl Printing {
@@ -58,6 +61,7 @@ impl Printer<'_> {
             thread,
             computing,
             sides: 0,
+            filled: None,
         });
         self.body_of(own, body)?;
         self.pipeline = None;
@@ -130,6 +134,9 @@ impl Printer<'_> {
             false => (self.round(&p, i, false), free, there),
         };
         self.await_barrier(&format!("${side}_wait_{label}"), others, round);
+        if let Some(printing) = &mut self.pipeline {
+            printing.filled = copies.then_some(own_barrier);
+        }
         self.body_of(own, body)?;
         match copies {
             true => self.line(format_args!(
@@ -144,6 +151,37 @@ impl Printer<'_> {
             self.line(format_args!("bra $over_{label};"));
             self.out.push_str(&format!("$computing_{label}:\n"));
         }
+        Ok(())
+    }
+
+    /// A lane of a warp that fills a stage copies a run of bytes, which the stage's barrier counts.
+    pub(super) fn bulk(
+        &mut self,
+        (array, to): (u32, Reg),
+        (operand, index, elements): (OperandId, Reg, u32),
+    ) -> Out<()> {
+        let printing = self.pipeline.as_ref();
+        let Some((barrier, thread)) = printing.and_then(|p| Some((p.filled?, p.thread))) else {
+            return Err("a copy at once fills no stage".into());
+        };
+        let bytes = self.p.operands[operand as usize].dtype.bits() * elements / 8;
+        let from = self.global(operand, index, None);
+        let to = self.shared_at(array, to);
+        let (lane, other) = (self.temp("tr"), self.temp("tp"));
+        self.labels += 1;
+        let label = format!("$begun_{}", self.labels);
+        self.line(format_args!("and.b32 {lane}, {thread}, 31;"));
+        self.line(format_args!("setp.ne.u32 {other}, {lane}, 0;"));
+        self.line(format_args!("@{other} bra {label};"));
+        self.line(format_args!(
+            "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [{barrier}], {bytes};"
+        ));
+        self.line(format_args!(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes {}, {}, {bytes}, [{barrier}];",
+            format_args!("[{to}]"),
+            format_args!("[{from}]")
+        ));
+        self.out.push_str(&format!("{label}:\n"));
         Ok(())
     }
 

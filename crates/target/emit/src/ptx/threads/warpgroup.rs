@@ -27,15 +27,18 @@ impl Printer<'_> {
         }
     }
 
-    /// The matrix descriptor of lines: the address and the distance between blocks in units of 16 bytes, and which
-    /// swizzle. The distance along the depth is unused, as no instruction is deeper than a line.
+    /// The matrix descriptor of lines: the address, the distance between lines along the depth and that between blocks in
+    /// units of 16 bytes, and which swizzle. With a swizzle no instruction is deeper than a line, and the distance along
+    /// the depth is unused.
     fn descriptor(&mut self, l: &Lines) -> Name {
         let bytes = self.p.shared[l.array as usize].dtype.bits() / 8;
         let (units, beyond) = self.shared_units(l.array, l.index);
         let (low, high, whole) = (self.temp("tr"), self.temp("tr"), self.temp("tl"));
-        self.line(format_args!("add.s32 {low}, {units}, {};", beyond + DEPTH));
-        // A swizzle of one bit is called 3, of two 2, of three 1.
-        let upper = (l.pitch * bytes / 16) | ((4 - l.swizzle.bits) << 30);
+        let depth = i64::from(l.depth * bytes / 16).max(1) * DEPTH;
+        self.line(format_args!("add.s32 {low}, {units}, {};", beyond + depth));
+        // A swizzle of one bit is called 3, of two 2, of three 1, and none 0.
+        let swizzle = if l.depth > 0 { 0 } else { 4 - l.swizzle.bits };
+        let upper = (l.pitch * bytes / 16) | (swizzle << 30);
         self.line(format_args!("mov.b32 {high}, {};", upper as i32));
         self.line(format_args!("mov.b64 {whole}, {{{low}, {high}}};"));
         whole

@@ -69,7 +69,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         return fail("chunk", "a CTA takes one task");
     }
     let mut b = Build::new();
-    let staged = |p: &Place| matches!(p, Place::Shared { stages: 2.., .. });
+    let staged = |p: &Place| p.stages().is_some_and(|n| n > 1);
     let ahead = map.fragment.is_some() || schedule.places.iter().any(staged);
     let thread = b.op(Ty::I32, Op::Thread);
     let mut l = Lower {

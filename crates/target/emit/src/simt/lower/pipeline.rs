@@ -118,14 +118,21 @@ impl Lower<'_> {
         self.enter_piece(cuts, counts, piece);
         let stage = self.remainder(piece, stages.into());
         self.copier = Some(self.lane());
-        for (dst, operand, home) in copies {
+        // Copies that take no more of the warp begin first.
+        let (whole, others): (Vec<_>, Vec<_>) = copies.iter().partition(|c| c.2.image);
+        for (dst, operand, home) in whole.into_iter().chain(others) {
             self.at = self.describe(&Stmt::Load {
                 dst: *dst,
                 operand: *operand,
             });
             let each = self.b.int(home.elements);
             let first = self.b.mul(stage, each);
-            self.copy(*dst, *operand, home, first)?;
+            match home.image {
+                true => self.copy_at_once(*operand, home, first)?,
+                false => {
+                    self.copy(*dst, *operand, home, first)?;
+                }
+            }
         }
         self.copier = None;
         if self.caps.copies {

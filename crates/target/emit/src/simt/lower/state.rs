@@ -152,4 +152,6 @@ pub(super) struct SharedTile {
     /// How many of it there are, for copies that run ahead, and the elements of one.
     pub stages: u32,
     pub elements: i64,
+    /// Whether it lies as its operand does, in lines of 16 bytes ([`kernel::Access::image`]).
+    pub image: bool,
 }

@@ -82,7 +82,12 @@ impl Lower<'_> {
                 let vars = (0..n).map(|_| self.b.var(ty)).collect();
                 Ok(TileStorage::Held { vars, own })
             }
-            (Place::Shared { swizzle, stages }, _) => self.shared_tile(t, swizzle, stages),
+            (Place::Shared { swizzle, stages }, _) => {
+                self.shared_tile(t, (swizzle, stages), false)
+            }
+            (Place::Image { stages }, _) => {
+                self.shared_tile(t, (Swizzle::default(), stages), true)
+            }
         }
     }
 
@@ -118,7 +123,12 @@ impl Lower<'_> {
         out
     }
 
-    fn shared_tile(&mut self, t: TileId, swizzle: Swizzle, stages: u32) -> Result<TileStorage> {
+    fn shared_tile(
+        &mut self,
+        t: TileId,
+        (swizzle, stages): (Swizzle, u32),
+        image: bool,
+    ) -> Result<TileStorage> {
         let tile = &self.kernel.tiles[t as usize];
         let order = match self.groups.is_empty() {
             true => None,
@@ -152,7 +162,10 @@ impl Lower<'_> {
             },
             elements: all,
         });
-        let line = axes[axes.len() - lines..].iter().map(|a| a.1).product();
+        let line = match image {
+            true => 128 / i64::from(tile.dtype.bits().max(8)),
+            false => axes[axes.len() - lines..].iter().map(|a| a.1).product(),
+        };
         Ok(TileStorage::Shared(Rc::new(SharedTile {
             array: self.shared.len() as u32 - 1,
             axes,
@@ -160,6 +173,7 @@ impl Lower<'_> {
             swizzle,
             stages,
             elements,
+            image,
         })))
     }
 

@@ -89,6 +89,12 @@ impl Lower<'_> {
         self.b.mul(number, each)
     }
 
+    /// Rows or columns of a staged factor.
+    fn lines_of(&self, home: &SharedTile) -> i64 {
+        let own = home.axes.iter().filter(|a| self.group_of(a.0).is_some());
+        own.map(|a| a.1).product()
+    }
+
     /// Lines of a factor, which lies as `home` in an array from an element on: those from one on, whose blocks are so
     /// many apart, at a depth.
     fn lines(
@@ -106,7 +112,8 @@ impl Lower<'_> {
             .axes
             .last()
             .is_some_and(|a| self.group_of(a.0).is_none());
-        if !deep || swizzle != Some(home.swizzle) {
+        let read = home.image || swizzle == Some(home.swizzle);
+        if !deep || !read {
             return self.fail(
                 "lines of warpgroups",
                 format!(
@@ -114,7 +121,12 @@ impl Lower<'_> {
                 ),
             );
         }
-        let mut index = self.b.int(more * home.line + depth);
+        // Without a swizzle the lines of the next 16 bytes of the depth stand behind those of all rows or columns.
+        let beyond = match home.image {
+            true => depth / home.line * self.lines_of(home) * home.line,
+            false => depth,
+        };
+        let mut index = self.b.int(more * home.line + beyond);
         if let Some(own) = own {
             let width = self.b.int(home.line);
             let row = self.b.mul(own, width);
@@ -125,6 +137,10 @@ impl Lower<'_> {
             index: self.b.add(first, index),
             line,
             pitch: u32::try_from(apart * home.line).unwrap_or(0),
+            depth: match home.image {
+                true => u32::try_from(self.lines_of(home) * home.line).unwrap_or(0),
+                false => 0,
+            },
             swizzle: home.swizzle,
         })
     }

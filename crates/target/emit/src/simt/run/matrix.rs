@@ -80,6 +80,19 @@ impl<M: Memory> Machine<'_, M> {
                     self.copies[l].open.push(copy);
                 }
             }
+            Inst::Bulk {
+                array,
+                to,
+                operand,
+                index,
+                elements,
+            } => {
+                for first in self.warps(active)? {
+                    let from = (*operand, self.int(*index, first), *elements);
+                    let copy = self.copy((*array, self.int(*to, first)), from, true, first)?;
+                    self.copies[first].open.push(copy);
+                }
+            }
             Inst::Commit => {
                 for &l in active {
                     let group = std::mem::take(&mut self.copies[l].open);

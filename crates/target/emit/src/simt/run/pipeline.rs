@@ -14,7 +14,9 @@ type Side<'a> = (Reg, &'a [Inst]);
 fn written(body: &[Inst], out: &mut BTreeSet<u32>) {
     for i in body {
         match i {
-            Inst::Copy { array, .. } | Inst::StoreShared { array, .. } => {
+            Inst::Bulk { array, .. }
+            | Inst::Copy { array, .. }
+            | Inst::StoreShared { array, .. } => {
                 out.insert(*array);
             }
             i => written(i.body(), out),

@@ -18,7 +18,14 @@ fn places(f: &Factor, lines: i64, deep: i64) -> impl Iterator<Item = i64> + use<
     let (l, first) = *f;
     (0..lines).flat_map(move |n| {
         let line = first + n / BLOCK * i64::from(l.pitch) + n % BLOCK * i64::from(l.line);
-        (0..deep).map(move |k| swizzled(line + k, &l))
+        (0..deep).map(move |k| {
+            let (width, depth) = (i64::from(l.line), i64::from(l.depth));
+            let own = match depth {
+                0 => k,
+                _ => k / width * depth + k % width,
+            };
+            swizzled(line + own, &l)
+        })
     })
 }
 
