@@ -26,6 +26,7 @@ mod guard;
 mod host_share;
 mod joined_steps;
 mod kernel_text;
+mod lab;
 mod low_precision_ptx;
 mod mutate;
 mod nibbles;

@@ -2,7 +2,8 @@
 use crate::common;
 use common::*;
 use kernel::{
-    Declared, Fragment, Given, Kernel, KernelError, Mapping, Number, Schedule, Stmt, Template,
+    Declared, Fragment, Given, Kernel, KernelError, Mapping, Number, Place, Schedule, Stmt,
+    Template,
 };
 use layout::{DType, Dim};
 use shopfloor_kernel as kernel;
@@ -214,13 +215,13 @@ fn schedules_of_every_kind_are_read_back() {
         g.fragment = g.fragment.map(|f| Fragment { m: 64, n: 128, ..f });
         assert_eq!((g.computing(), g.shared_out()), (256, [224, 56]));
     }
+    copied.places[1] = Place::Image { stages: 3 };
     let text = given_round_trip(&k, vec![copied]);
     assert!(text.contains("warps 8x1 and 4 to copy,"), "{text}");
-    let e = Declared::parse(&text.replace("and 4", "and 3")).unwrap_err();
-    assert!(
-        e.to_string().contains("288 threads") || e.to_string().contains("copy"),
-        "{e}"
-    );
+    assert!(text.contains("in shared, 3 stages, as it lies"), "{text}");
+    let read = Declared::parse(&text.replace("and 4", "and 3")).unwrap();
+    let e = read.given.verify(&read.kernel).unwrap_err();
+    assert!(e.to_string().contains("288 threads"), "{e}");
     given_round_trip(&conv(14, 14, 8, 16, 2), vec![conv_cpu(2)]);
     given_round_trip(
         &attention(d(2), d(50), d(50), d(16)),

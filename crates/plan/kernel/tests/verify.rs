@@ -527,6 +527,10 @@ fn mapping() {
     assert_eq!(cpu(|c| c.rows = vec![0, 0]), "mapping");
     assert_eq!(cpu(|c| c.lanes = Some(0)), "mapping");
     assert_eq!(cpu(|c| c.lanes = Some(9)), "mapping");
+    // Warps that copy stand beside warpgroups, and a factor as it lies is copied by them.
+    assert_eq!(gpu(|g| g.copiers = 4), "mapping");
+    let as_it_lies = broken(GPU, |_, s| s.places[1] = Place::Image { stages: 3 });
+    assert_eq!(as_it_lies, "image");
     assert_eq!(gpu(|g| g.threads = 0), "mapping");
     assert_eq!(gpu(|g| g.warps = [3, 4]), "mapping");
     assert_eq!(gpu(|g| g.warps = [u32::MAX, u32::MAX]), "mapping");

@@ -170,7 +170,7 @@ pub fn target(arch: &str) -> Target {
         efficiencies: EfficiencyTable {
             default: Efficiencies::default()
                 .with_level("device", 0.85)
-                .with_level("L2", 0.8)
+                .with_level("L2", if caps(arch).warpgroups { 0.95 } else { 0.8 })
                 .with_level("shared", 0.8)
                 .with_unit("tensor", 0.7)
                 .with_unit("fma", 0.75),

@@ -362,31 +362,33 @@ impl Clock<'_> {
         }
     }
 
-    /// Pieces that some warps copy while others compute with them, each side with pipes of its own: the schedulers have
-    /// turns to spare where copies are ahead. A few pieces more than there are stages are gone through, the others
+    /// Pieces that some warps copy while others compute with them, each of the former and all of the latter with pipes of
+    /// their own: the schedulers have turns to spare where copies are ahead. A few pieces more than there are stages are gone through, the others
     /// take as long as the last of these.
     fn sides(&mut self, s: &Sides) {
         let (warps, begin) = (self.warps, self.now);
         let ctas = (warps / f64::from(s.warps)).max(1.0);
         let computing = (warps * s.computing()).max(1.0);
         let (stages, copiers) = (s.stages as usize, s.copiers.max(1) as usize);
-        let (mut copied, mut over) = (vec![begin; copiers], vec![]);
-        let mut copying = self.free;
+        let (mut copied, mut over) = (vec![(begin, self.free); copiers], vec![]);
         let passes = s.pieces.min(f64::from(s.stages) + AHEAD).floor();
         self.sided = true;
         for piece in 0..passes as usize {
             let own = &mut copied[piece % copiers];
             let last = piece.checked_sub(stages).map(|n| n + s.behind as usize);
             let free = last.and_then(|n| over.get(n)).copied().unwrap_or(begin);
-            let now = std::mem::replace(&mut self.now, free.max(*own));
-            std::mem::swap(&mut self.free, &mut copying);
+            let now = std::mem::replace(&mut self.now, free.max(own.0));
+            std::mem::swap(&mut self.free, &mut own.1);
+            // Another warp made the piece before, with registers of its own.
+            let at = vec![self.now; self.at.len()];
+            let computed = std::mem::replace(&mut self.at, at);
             self.warps = ctas;
             self.items(&s.copy);
-            *own = self.now;
+            own.0 = self.now;
             let there = self.now + self.rates.barrier;
             self.now = now.max(there);
-            std::mem::swap(&mut self.free, &mut copying);
-            self.warps = computing;
+            std::mem::swap(&mut self.free, &mut own.1);
+            (self.warps, self.at) = (computing, computed);
             self.items(&s.compute);
             over.push(self.now);
         }
