@@ -672,8 +672,8 @@ tiles!(avx2, crate::avx2::Avx2, Floats, "avx2,fma", own = true, 4, [
     4: [1 2]
 ]);
 
-// Without a target's features the compiler has sixteen 128-bit registers on x86-64, so tiles stay small.
+// There are sixteen registers of 128 bits on any x86-64 CPU, so tiles stay small.
 #[cfg(target_arch = "x86_64")]
-tiles!(portable, crate::portable::Portable, Floats, "sse2", own = true, 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
+tiles!(portable, crate::sse2::Sse2, Floats, "sse2", own = true, 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
 #[cfg(target_arch = "aarch64")]
 tiles!(portable, crate::portable::Portable, Floats, "neon", own = true, 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);

@@ -215,7 +215,7 @@ macro_rules! groups2 {
 macro_rules! groups1 {
     ($module:ident, $product:ident) => {
         #[cfg(target_arch = "x86_64")]
-        tiles!($module, crate::portable::Portable, $product, "sse2", own = true, 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
+        tiles!($module, crate::sse2::Sse2, $product, "sse2", own = true, 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
         #[cfg(target_arch = "aarch64")]
         tiles!($module, crate::portable::Portable, $product, "neon", own = true, 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
     };

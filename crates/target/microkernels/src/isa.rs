@@ -9,7 +9,7 @@ pub enum Isa {
     Avx512,
     /// x86-64 with AVX2 and FMA: 8 lanes of f32.
     Avx2,
-    /// Plain Rust that any target compiles: blocks of 8 f32, no fused multiply-add.
+    /// What any CPU executes: blocks of 8 f32 without fused multiply-add, in plain Rust or, on x86-64, SSE2.
     Portable,
 }
 

@@ -239,7 +239,7 @@ macro_rules! names {
 list!(names);
 
 macro_rules! table {
-    ([$module:ident $simd:ident $features:literal] $($(#[doc = $doc:literal])* $name:ident : fn($($a:ident : $t:ty),*) $(-> $r:ty)? = $($path:ident)::+;)*) => {
+    ([$isa:ident $module:ident $simd:ident $features:literal] $($(#[doc = $doc:literal])* $name:ident : fn($($a:ident : $t:ty),*) $(-> $r:ty)? = $($path:ident)::+;)*) => {
         mod $module {
             #[allow(unused_imports, reason = "which of them a list names may change")]
             use super::super::{columns, columns::Columns, depthwise, depthwise::Depthwise, depthwise8, depthwise8::Depthwise8, dot, dot::Dot, grouped, lines, lines::Lines, nibbles, nibbles::Nibbles, pack, picks, picks::{Pick, Picks}, quant, row, slice, take, take::Ranks};
@@ -252,18 +252,18 @@ macro_rules! table {
                     unsafe { $($path)::+::<$simd>($($a),*) }
                 }
             )*
-            pub(super) static TABLE: super::Kernels = super::Kernels { isa: crate::isa::Isa::$simd, $($name),* };
+            pub(super) static TABLE: super::Kernels = super::Kernels { isa: crate::isa::Isa::$isa, $($name),* };
         }
     };
 }
 #[cfg(target_arch = "x86_64")]
-list!(table avx512 Avx512 "avx512f,avx512vl,avx512dq,avx512bw,fma,avx2");
+list!(table Avx512 avx512 Avx512 "avx512f,avx512vl,avx512dq,avx512bw,fma,avx2");
 #[cfg(target_arch = "x86_64")]
-list!(table avx2 Avx2 "avx2,fma");
+list!(table Avx2 avx2 Avx2 "avx2,fma");
 #[cfg(target_arch = "x86_64")]
-list!(table portable Portable "sse2");
+list!(table Portable sse2 Sse2 "sse2");
 #[cfg(not(target_arch = "x86_64"))]
-list!(table portable Portable "neon");
+list!(table Portable portable Portable "neon");
 
 /// The kernels of `isa`. Calling one is sound only on a CPU that has it; elsewhere than on x86-64 there is only
 /// the portable table.
@@ -274,6 +274,9 @@ pub fn kernels(isa: Isa) -> &'static Kernels {
         Isa::Avx512 => &avx512::TABLE,
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => &avx2::TABLE,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Portable => &sse2::TABLE,
+        #[cfg(not(target_arch = "x86_64"))]
         _ => &portable::TABLE,
     }
 }

@@ -48,6 +48,8 @@ pub mod quant;
 mod row;
 pub mod simd;
 mod slice;
+#[cfg(target_arch = "x86_64")]
+pub mod sse2;
 pub mod take;
 pub use columns::Columns;
 pub use depthwise::Depthwise;

@@ -7,7 +7,7 @@ use std::array::from_fn;
 #[derive(Clone, Copy, Debug)]
 pub struct Portable;
 
-const MAGIC: f32 = 12_582_912.0; // 1.5 * 2^23: adding it rounds to a whole number
+pub(super) const MAGIC: f32 = 12_582_912.0; // 1.5 * 2^23: adding it rounds to a whole number
 
 type F = [f32; 8];
 type I = [i32; 8];

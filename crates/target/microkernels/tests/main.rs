@@ -3,6 +3,8 @@
 mod contract;
 mod elementary;
 mod integers;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
 mod lines;
 mod moves;
 mod rows;
