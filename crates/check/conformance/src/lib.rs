@@ -22,7 +22,7 @@ pub use emulated::{Emulated, arch, is_fault};
 pub use families::{
     CPU_FAMILIES, Case, FAMILIES, Limits, Link, MATRIX_FAMILIES, Make, cases, chain, panels,
 };
-pub use matrix::matrix_schedules;
+pub use matrix::{matrix_schedules, with_image};
 #[cfg(target_os = "linux")]
 pub use on_device::Guarded;
 pub use on_device::{OnDevice, OneStep};

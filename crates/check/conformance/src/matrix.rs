@@ -1,10 +1,10 @@
 //! Random schedules for matrix instructions.
 use crate::Rng;
 use kernel::{
-    AxisId, AxisTile, Factors, Fragment, GpuMapping, Kernel, Mapping, Place, Schedule, Stmt,
-    Swizzle, TileId,
+    Access, AxisId, AxisTile, Factors, Fragment, GpuMapping, Kernel, Mapping, OperandId, Place,
+    Schedule, Stmt, Swizzle, Term, TileId,
 };
-use layout::DType;
+use layout::{DType, Dim, Leaf};
 
 /// Schedules per kernel.
 const TRIES: usize = 6;
@@ -405,4 +405,77 @@ fn line(k: &Kernel, t: TileId, p: &Product, tile: &dyn Fn(AxisId) -> Option<i64>
     let own = axes.iter().filter(|a| p.over.contains(a) == summed);
     let n = own.fold(1i64, |n, &a| n.saturating_mul(tile(a).unwrap_or(1)));
     u32::try_from(n).unwrap_or(0)
+}
+
+/// `k` with a factor as the image of the pieces that `s` has of it, which then lies in shared memory as in its operand;
+/// `None` where no warps copy, or no factor's pieces are lines of known lengths.
+pub fn with_image(k: &Kernel, s: &Schedule) -> Option<(Kernel, Schedule)> {
+    let Mapping::Gpu(g) = &s.mapping else {
+        return None;
+    };
+    let stages = |t: TileId| s.place(t).stages().filter(|&n| n > 1 && g.copiers > 0);
+    let (mut made, mut schedule) = (k.clone(), s.clone());
+    let found = k.body.iter().find_map(|x| match x {
+        Stmt::Load { dst, operand } => {
+            let (access, elements) = image(k, s, *dst, *operand)?;
+            Some((*dst, *operand, stages(*dst)?, access, elements))
+        }
+        _ => None,
+    });
+    let (tile, operand, stages, access, elements) = found?;
+    schedule.places[tile as usize] = Place::Image { stages };
+    let o = &mut made.operands[operand as usize];
+    (o.access, o.elements) = (access, Dim::Known(elements));
+    Some((made, schedule))
+}
+
+/// The image of a tile's operand, and its elements.
+fn image(k: &Kernel, s: &Schedule, t: TileId, operand: OperandId) -> Option<(Access, i64)> {
+    let extent = |a: AxisId| k.axes[a as usize].extent.known().filter(|&n| n > 0);
+    let axes = &k.tiles[t as usize].axes;
+    let sized = axes.iter().filter(|&&a| s.positions(k, a) != Some(1));
+    let over = k.body.iter().flat_map(Stmt::over).collect::<Vec<_>>();
+    let (deep, own): (Vec<AxisId>, Vec<AxisId>) = sized.partition(|a| over.contains(a));
+    let (&[deep], &[own]) = (&deep[..], &own[..]) else {
+        return None;
+    };
+    let (depth, lines) = (extent(deep)?, s.positions(k, own)?);
+    let vector = i64::from(128 / k.tiles[t as usize].dtype.bits());
+    if depth % vector != 0 {
+        return None;
+    }
+    let leaf = |extent: i64, stride: i64| Leaf {
+        extent: Dim::Known(extent),
+        stride: Dim::Known(stride),
+    };
+    let panels = (extent(own)? + lines - 1) / lines;
+    let mut all = panels * lines * depth;
+    let side = match panels {
+        1 => vec![leaf(lines, vector)],
+        _ => vec![leaf(panels, lines * depth), leaf(lines, vector)],
+    };
+    let along = vec![leaf(depth / vector, lines * vector), leaf(vector, 1)];
+    let mut terms = vec![(own, side), (deep, along)];
+    let others = &k.operands[operand as usize].access.terms;
+    for x in others
+        .iter()
+        .map(|t| t.axis)
+        .filter(|a| *a != own && *a != deep)
+    {
+        let n = extent(x)?;
+        terms.push((x, vec![leaf(n, all)]));
+        all *= n;
+    }
+    terms.sort_by_key(|t| t.0);
+    let terms = terms
+        .into_iter()
+        .map(|(axis, leaves)| Term { axis, leaves });
+    let access = Access::strided(Dim::ZERO, terms.collect());
+    let tall = |a: AxisId| &k.axes[a as usize].extent;
+    let sides = (
+        (own, lines, tall(own)),
+        (deep, s.positions(k, deep)?, tall(deep)),
+    );
+    let fits = access.image(sides.0, sides.1, k.tiles[t as usize].dtype.bits());
+    fits.then_some((access, all))
 }

@@ -1,12 +1,13 @@
 //! The comparison with the reference.
 use crate::{
     CPU_FAMILIES, Case, Limits, MATRIX_FAMILIES, Rng, cases, cpu_schedules, gpu_schedules,
-    matrix_schedules,
+    matrix_schedules, with_image,
 };
 use kernel::{Kernel, Role, TargetKind, TileProgram};
 use layout::DType;
 use reference::{Memory, run_kernel};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tensor::Tensor;
 
 /// Why a subject did not run a program.
@@ -184,6 +185,15 @@ fn one(subject: &dyn Subject, case: &Case, rng: &mut Rng, out: &mut Outcome) -> 
         match agreed(subject, &program, &case.symbols, &asked, limits)? {
             Ok(()) => *out.agreed.entry(format!("{:?}", k.family)).or_default() += 1,
             Err(why) => *out.refused.entry(why).or_default() += 1,
+        }
+        let (kernel, schedule) = (program.kernel(), program.schedule());
+        if let Some((k, s)) = with_image(kernel, schedule) {
+            let asked = self::asked(&k, &case.symbols, case.limits, rng)?;
+            let program = TileProgram::new(Arc::new(k), Arc::new(s)).map_err(|e| e.to_string())?;
+            match agreed(subject, &program, &case.symbols, &asked, limits)? {
+                Ok(()) => *out.agreed.entry("image".into()).or_default() += 1,
+                Err(why) => *out.refused.entry(why).or_default() += 1,
+            }
         }
     }
     Ok(())

@@ -52,6 +52,8 @@ impl Printer<'_> {
                     ));
                 }
             }
+            // Copies that go by themselves count at them too.
+            s.line("fence.mbarrier_init.release.cluster;");
         });
         let meet = self.source.barrier();
         self.line(format_args!("{meet};"));
