@@ -26,7 +26,6 @@ struct Stage {
 }
 
 /// Of `../shared/gpu/h100-lab.txt`.
-
 const STAGES: [Stage; 3] = [
     Stage {
         name: "s1 mma.sync 128x128x64 3st",

@@ -92,10 +92,9 @@ fn predict_by(ctx: Ctx, program: &TileProgram, counts: Option<CountWarps>) -> Op
         return Some((w, cost));
     };
     let space = Space::new(ctx, kernel);
-    let shared = schedule.places.iter().enumerate().map(|(t, p)| match p {
-        p => space
-            .tile_bytes(schedule, t as TileId)
-            .saturating_mul(u64::from(p.stages().unwrap_or(0))),
+    let shared = schedule.places.iter().enumerate().map(|(t, p)| {
+        let bytes = space.tile_bytes(schedule, t as TileId);
+        bytes.saturating_mul(u64::from(p.stages().unwrap_or(0)))
     });
     let block = calc::Block {
         threads: g.threads.into(),

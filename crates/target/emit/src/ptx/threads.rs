@@ -76,7 +76,22 @@ struct Printer<'a> {
     parts: Vec<Part>,
     entered: Vec<(memory::Space, Reg)>,
     /// The pipeline that is printed.
-    pipeline: Option<pipeline::Printing>,
+    pipeline: Option<Printing>,
+}
+
+/// The pipeline that is printed.
+struct Printing {
+    pipeline: Pipeline,
+    /// Number that its labels end with.
+    label: u32,
+    /// This thread's number.
+    thread: Name,
+    /// Threads that compute.
+    computing: u32,
+    /// Sides printed so far.
+    sides: u32,
+    /// The barrier of the stage that is filled.
+    filled: Option<Name>,
 }
 
 /// Bytes of an element in shared memory.
@@ -707,35 +722,8 @@ impl<'a> Printer<'a> {
                 to,
                 step,
                 body,
-            } => {
-                self.labels += 1;
-                let (top, end) = (
-                    format!("$loop_{}", self.labels),
-                    format!("$end_{}", self.labels),
-                );
-                let (i, from) = (self.r(*i), self.r(*from));
-                let (to, step) = (self.second(*to), self.second(*step));
-                let p = self.temp("tp");
-                self.line(format_args!("mov.b32 {i}, {from};"));
-                self.out.push_str(&format!("{top}:\n"));
-                // Loops are written out as often as the schedule says, and no more.
-                self.line(".pragma \"nounroll\";");
-                self.line(format_args!("setp.ge.s32 {p}, {i}, {to};"));
-                self.line(format_args!("@{p} bra {end};"));
-                self.body_of(own, body)?;
-                self.line(format_args!("add.s32 {i}, {i}, {step};"));
-                self.line(format_args!("bra {top};"));
-                self.out.push_str(&format!("{end}:\n"));
-                Ok(())
-            }
+            } => self.looped(own, (*i, *from, *to, *step), body),
             Inst::If { cond, body } => self.guarded(Some(*cond), |s| s.body_of(own, body)),
-            Inst::Bulk {
-                array,
-                to,
-                operand,
-                index,
-                elements,
-            } => self.bulk((*array, *to), (*operand, *index, *elements)),
             Inst::Copy { .. }
             | Inst::Commit
             | Inst::Wait(_)
@@ -748,8 +736,7 @@ impl<'a> Printer<'a> {
                 self.warpgroup(w);
                 Ok(())
             }
-            Inst::Pipeline { pipeline, body } => self.pipeline(own, pipeline, body),
-            Inst::Side { piece, body } => self.side(own, *piece, body),
+            Inst::Pipeline { .. } | Inst::Side { .. } | Inst::Bulk { .. } => self.sided(own, i),
             Inst::Barrier => {
                 let some = self.pipeline.as_ref().and_then(|p| p.barrier());
                 let line = some.unwrap_or_else(|| self.source.barrier());
@@ -766,6 +753,34 @@ impl<'a> Printer<'a> {
                 Ok(())
             }),
         }
+    }
+
+    /// A loop, which is instruction number `own`, with its counter, bounds and step.
+    fn looped(
+        &mut self,
+        own: usize,
+        (i, from, to, step): (Reg, Reg, Reg, Reg),
+        body: &[Inst],
+    ) -> Out<()> {
+        self.labels += 1;
+        let (top, end) = (
+            format!("$loop_{}", self.labels),
+            format!("$end_{}", self.labels),
+        );
+        let (i, from) = (self.r(i), self.r(from));
+        let (to, step) = (self.second(to), self.second(step));
+        let p = self.temp("tp");
+        self.line(format_args!("mov.b32 {i}, {from};"));
+        self.out.push_str(&format!("{top}:\n"));
+        // Loops are written out as often as the schedule says, and no more.
+        self.line(".pragma \"nounroll\";");
+        self.line(format_args!("setp.ge.s32 {p}, {i}, {to};"));
+        self.line(format_args!("@{p} bra {end};"));
+        self.body_of(own, body)?;
+        self.line(format_args!("add.s32 {i}, {i}, {step};"));
+        self.line(format_args!("bra {top};"));
+        self.out.push_str(&format!("{end}:\n"));
+        Ok(())
     }
 
     /// `to`, which is the register of `r`, becomes the number of these bits.

@@ -345,16 +345,7 @@ impl Look<'_> {
             }
             Inst::Bulk {
                 operand, elements, ..
-            } => {
-                let bits = i64::from(self.p.operands[*operand as usize].dtype.bits());
-                let bytes = bits * i64::from(*elements) / 8;
-                self.out[at] = Seen::Memory(Touch {
-                    sectors: (bytes / SECTOR) as f64,
-                    lines: (bytes / LINE) as f64,
-                    passes: (bytes / LINE) as f64,
-                    bytes: bytes as f64,
-                });
-            }
+            } => self.out[at] = self.bulk(*operand, *elements),
             Inst::LoadMatrix { array, index, .. } => {
                 let each = self.p.shared[*array as usize].dtype.bits().max(8);
                 self.out[at] = self.shared(*array, *index, (BLOCK_LINE / each) as usize);
@@ -377,24 +368,7 @@ impl Look<'_> {
                 step,
                 body,
             } => {
-                let (from, to, step) = (self.of(*from), self.of(*to), self.of(*step));
-                let mut passes = 1.0;
-                self.regs[*i as usize] = Value::Unknown;
-                if let (Some(from), Some(to), Some(step)) = (from, to, step) {
-                    let each = |k: usize| {
-                        let step = step[k].max(1);
-                        let way = to[k].saturating_sub(from[k]).max(0);
-                        way / step + i64::from(way % step > 0)
-                    };
-                    let most = (0..LANES).map(each).max().unwrap_or(1);
-                    passes = most as f64;
-                    let middle = (most - 1).max(0) / 2;
-                    let here: [i64; LANES] =
-                        std::array::from_fn(|k| from[k].wrapping_add(step[k].max(1) * middle));
-                    self.regs[*i as usize] = self.put(here);
-                }
-                self.out[at] = Seen::Passes(passes);
-                self.body(body);
+                self.looped(at, (*i, *from, *to, *step), body);
             }
             Inst::If { cond, body } => {
                 let before = self.mask;
@@ -403,6 +377,44 @@ impl Look<'_> {
                 self.body(body);
                 self.mask = before;
             }
+            Inst::Pipeline { .. } | Inst::Side { .. } => self.sided(at, i),
+            Inst::Set(..)
+            | Inst::Commit
+            | Inst::Wait(_)
+            | Inst::Multiply { .. }
+            | Inst::Warpgroup(_)
+            | Inst::Barrier
+            | Inst::Fault { .. } => {}
+        }
+    }
+}
+
+impl Look<'_> {
+    /// A loop, which is instruction number `at`, with its counter, bounds and step.
+    fn looped(&mut self, at: usize, (i, from, to, step): (Reg, Reg, Reg, Reg), body: &[Inst]) {
+        let (from, to, step) = (self.of(from), self.of(to), self.of(step));
+        let mut passes = 1.0;
+        self.regs[i as usize] = Value::Unknown;
+        if let (Some(from), Some(to), Some(step)) = (from, to, step) {
+            let each = |k: usize| {
+                let step = step[k].max(1);
+                let way = to[k].saturating_sub(from[k]).max(0);
+                way / step + i64::from(way % step > 0)
+            };
+            let most = (0..LANES).map(each).max().unwrap_or(1);
+            passes = most as f64;
+            let middle = (most - 1).max(0) / 2;
+            let here: [i64; LANES] =
+                std::array::from_fn(|k| from[k].wrapping_add(step[k].max(1) * middle));
+            self.regs[i as usize] = self.put(here);
+        }
+        self.out[at] = Seen::Passes(passes);
+        self.body(body);
+    }
+
+    /// A pipeline or one of its sides, which is instruction number `at`: pieces as the middle one.
+    fn sided(&mut self, at: usize, i: &Inst) {
+        match i {
             Inst::Pipeline { pipeline, body } => {
                 let pieces = self.of(pipeline.pieces).map(|n| n[0].max(0));
                 let outer = std::mem::replace(&mut self.pieces, pieces);
@@ -415,14 +427,20 @@ impl Look<'_> {
                 self.out[at] = Seen::Passes(self.pieces.map_or(1.0, |n| n as f64));
                 self.body(body);
             }
-            Inst::Set(..)
-            | Inst::Commit
-            | Inst::Wait(_)
-            | Inst::Multiply { .. }
-            | Inst::Warpgroup(_)
-            | Inst::Barrier
-            | Inst::Fault { .. } => {}
+            _ => {}
         }
+    }
+
+    /// A run of an operand that is copied to shared memory at once.
+    fn bulk(&self, operand: u16, elements: u32) -> Seen {
+        let bits = i64::from(self.p.operands[operand as usize].dtype.bits());
+        let bytes = bits * i64::from(elements) / 8;
+        Seen::Memory(Touch {
+            sectors: (bytes / SECTOR) as f64,
+            lines: (bytes / LINE) as f64,
+            passes: (bytes / LINE) as f64,
+            bytes: bytes as f64,
+        })
     }
 }
 

@@ -133,6 +133,35 @@ impl Program {
         }
     }
 
+    /// A pipeline, one of its sides, or a copy at once in one.
+    fn sided(&self, i: &Inst) -> String {
+        match i {
+            Inst::Bulk {
+                array,
+                to,
+                operand,
+                index,
+                elements,
+            } => format!(
+                "copy at once {}[%{to}] = {}[%{index}] of {elements}",
+                self.array(*array),
+                self.operand(*operand)
+            ),
+            Inst::Pipeline { pipeline: p, .. } => format!(
+                "pipeline of %{} pieces in {} stages, {} behind, {} warps copy, {} and {} registers, barriers {}",
+                p.pieces,
+                p.stages,
+                p.behind,
+                p.copiers,
+                p.registers[0],
+                p.registers[1],
+                self.array(p.barriers)
+            ),
+            Inst::Side { piece, .. } => format!("side of piece %{piece}"),
+            _ => String::new(),
+        }
+    }
+
     fn inst(&self, i: &Inst, deep: usize, f: &mut Formatter) -> fmt::Result {
         let line = match i {
             Inst::Let(r, op) => {
@@ -191,17 +220,6 @@ impl Program {
                 self.operand(*operand),
                 guarded(*guard)
             ),
-            Inst::Bulk {
-                array,
-                to,
-                operand,
-                index,
-                elements,
-            } => format!(
-                "copy at once {}[%{to}] = {}[%{index}] of {elements}",
-                self.array(*array),
-                self.operand(*operand)
-            ),
             Inst::Commit => "commit".into(),
             Inst::Wait(left) => format!("wait {left}"),
             Inst::LoadMatrix {
@@ -231,17 +249,7 @@ impl Program {
                 values(b)
             ),
             Inst::Warpgroup(w) => self.warpgroup(w),
-            Inst::Pipeline { pipeline: p, .. } => format!(
-                "pipeline of %{} pieces in {} stages, {} behind, {} warps copy, {} and {} registers, barriers {}",
-                p.pieces,
-                p.stages,
-                p.behind,
-                p.copiers,
-                p.registers[0],
-                p.registers[1],
-                self.array(p.barriers)
-            ),
-            Inst::Side { piece, .. } => format!("side of piece %{piece}"),
+            Inst::Pipeline { .. } | Inst::Side { .. } | Inst::Bulk { .. } => self.sided(i),
             Inst::Barrier => "barrier".into(),
             Inst::Fault { cond, code } => {
                 format!("fault '{}' if %{cond}", self.faults[*code as usize])

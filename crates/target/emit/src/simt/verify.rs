@@ -209,39 +209,15 @@ impl Verifier<'_> {
                 self.is(*cond, Ty::Bool)?;
                 self.body(body, c.within(self.same[*cond as usize]))
             }
-            Inst::Bulk {
-                array,
-                to,
-                operand,
-                index,
-                elements,
-            } => {
-                self.all(&[*to, *index], Ty::I32)?;
-                let (from, into) = (self.operand(*operand)?, self.array(*array)?);
-                match c.side && from == into && (from.bits() * elements).is_multiple_of(128) {
-                    true => Ok(()),
-                    false => Err(format!("{elements} of {from} are copied to {into} at once")),
-                }
-            }
             Inst::Copy { .. }
+            | Inst::Bulk { .. }
             | Inst::Commit
             | Inst::Wait(_)
             | Inst::LoadMatrix { .. }
             | Inst::Multiply { .. } => self.matrix(i, c, own),
             Inst::Warpgroup(w) => self.warpgroup(w, c),
             Inst::Pipeline { pipeline, body } => self.pipeline(pipeline, body, c),
-            Inst::Side { piece, body } => {
-                self.is(*piece, Ty::I32)?;
-                self.define(*piece, true, own)?;
-                let side = Context {
-                    side: true,
-                    ..c.within(true)
-                };
-                match c.pipeline {
-                    true => self.body(body, side),
-                    false => Err("a side stands in no pipeline".into()),
-                }
-            }
+            Inst::Side { piece, body } => self.side(*piece, body, c, own),
             Inst::Barrier if c.side => Err("a barrier stands where one side comes by".into()),
             Inst::Barrier => self.together("a barrier", c),
             Inst::Fault { cond, code } => {
@@ -283,6 +259,19 @@ impl Verifier<'_> {
         self.body(body, inside)
     }
 
+    fn side(&mut self, piece: Reg, body: &[Inst], c: Context, own: &mut Vec<Reg>) -> Checked {
+        self.is(piece, Ty::I32)?;
+        self.define(piece, true, own)?;
+        let side = Context {
+            side: true,
+            ..c.within(true)
+        };
+        match c.pipeline {
+            true => self.body(body, side),
+            false => Err("a side stands in no pipeline".into()),
+        }
+    }
+
     /// A copy, its groups, or a matrix instruction.
     fn matrix(&mut self, i: &Inst, c: Context, own: &mut Vec<Reg>) -> Checked {
         match i {
@@ -301,6 +290,20 @@ impl Verifier<'_> {
                 match from == into && matches!(bytes, 4 | 8 | 16) {
                     true => Ok(()),
                     false => Err(format!("{elements} of {from} are copied to {into}")),
+                }
+            }
+            Inst::Bulk {
+                array,
+                to,
+                operand,
+                index,
+                elements,
+            } => {
+                self.all(&[*to, *index], Ty::I32)?;
+                let (from, into) = (self.operand(*operand)?, self.array(*array)?);
+                match c.side && from == into && (from.bits() * elements).is_multiple_of(128) {
+                    true => Ok(()),
+                    false => Err(format!("{elements} of {from} are copied to {into} at once")),
                 }
             }
             Inst::LoadMatrix {

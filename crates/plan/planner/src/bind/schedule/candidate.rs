@@ -1,6 +1,6 @@
 //! Ways to run a kernel, and the one chosen.
 
-use kernel::{Access, AxisId, Kernel, OperandId, Schedule};
+use kernel::{Access, AxisId, Kernel, OperandId, Schedule, TileId};
 use layout::DType;
 use machine::{Cost, Work};
 use std::sync::Arc;
@@ -79,4 +79,13 @@ pub(crate) struct Packed {
     pub kernel: Arc<Kernel>,
     /// How that move runs.
     pub schedule: Arc<Schedule>,
+}
+
+/// A tile that is to be an image of so many lines.
+#[derive(Clone, Copy)]
+pub(super) struct Image {
+    pub tile: TileId,
+    pub lines: i64,
+    /// The summed axis along which its lines lie.
+    pub along: AxisId,
 }

@@ -4,10 +4,9 @@
 //! Factors of contractions are staged in shared memory, everything else is in registers or read
 //! where it is used. Axes are numbered so that a staged tile's last axis is the one along which its
 //! operand is contiguous: tiles are stored in the order of their axes.
-use super::candidate::Candidate;
+use super::candidate::{Candidate, Image};
 use super::form::gather_loops;
 use super::gpu_swizzle::{NEIGHBOURS, group_lines, line_swizzle, word_swizzle};
-use super::images::Image;
 use super::product::Product;
 use super::renumber::renumbered;
 use super::{gpu_flat, gpu_layout, query, tiles};

@@ -1,6 +1,6 @@
 //! Constant factors of products by warpgroups as images of shared memory: each piece lies in one run, which one copy
 //! brings. They are those of the tiles of the best schedule whose warps copy.
-use super::candidate::{Candidate, Packed, Rank};
+use super::candidate::{Candidate, Image, Packed, Rank};
 use super::form::Facts;
 use super::gpu;
 use super::product::Product;
@@ -38,7 +38,8 @@ fn faster(
     let near = best.iter().take_while(|b| b.0 <= first * NEAR);
     let copying = |c: &&Candidate| matches!(&c.schedule.mapping, Mapping::Gpu(g) if g.copiers > 0);
     let base = near.map(|b| &list[b.1]).find(copying)?;
-    let (image, kernel, copies) = of(ctx, kernel, facts, base)?;
+    let (image, copies) = of(ctx, kernel, facts, base)?;
+    let kernel = relaid::read_from(kernel.clone(), &copies);
     let space = Space::new(ctx, &kernel);
     let mut found = gpu::with_image(&space, image);
     found
@@ -51,22 +52,13 @@ fn faster(
     Some((found.swap_remove(rank.1), rank))
 }
 
-/// A tile that is to be an image of so many lines.
-#[derive(Clone, Copy)]
-pub(super) struct Image {
-    pub tile: TileId,
-    pub lines: i64,
-    /// The summed axis along which its lines lie.
-    pub along: AxisId,
-}
-
-/// `kernel` with a constant factor as the image of the pieces of `base`, and the copy that it takes.
+/// A constant factor of `kernel` that may be the image of the pieces of `base`, and the copy that it takes.
 fn of(
     ctx: Ctx,
     kernel: &Kernel,
     facts: &Facts,
     base: &Candidate,
-) -> Option<(Image, Kernel, Vec<(OperandId, Packed)>)> {
+) -> Option<(Image, Vec<(OperandId, Packed)>)> {
     let Mapping::Gpu(map) = &base.schedule.mapping else {
         return None;
     };
@@ -88,10 +80,10 @@ fn of(
         true => &map.rows,
         false => &map.columns,
     };
-    let sizes = side
+    let mut sizes = side
         .iter()
         .map(|&a| base.schedule.positions(&base.kernel, a));
-    let lines = sizes.fold(Some(1i64), |n, s| n?.checked_mul(s?))?;
+    let lines = sizes.try_fold(1i64, |n, s| n.checked_mul(s?))?;
     let vector = i64::from(128 / kernel.tiles[tile as usize].dtype.bits().max(8));
     if !pack::fits(&space, operand) || space.extent(along) % vector != 0 {
         return None;
@@ -100,7 +92,5 @@ fn of(
     let order: Vec<AxisId> = rest.chain([along]).collect();
     let axes = (p.batch.as_slice(), lane, order.as_slice());
     let copy = relaid::moved(&space, operand, axes, (lines, Some((along, vector))))?;
-    let copies = vec![(operand, copy)];
-    let kernel = relaid::read_from(kernel.clone(), &copies);
-    Some((Image { tile, lines, along }, kernel, copies))
+    Some((Image { tile, lines, along }, vec![(operand, copy)]))
 }

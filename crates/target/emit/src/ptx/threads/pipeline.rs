@@ -1,6 +1,6 @@
 //! Pipelines with sides: warps that copy, and those that compute, each waiting for the other's barriers in shared
 //! memory, from sm_90a on.
-use super::{Name, Out, Printer};
+use super::{Name, Out, Printer, Printing};
 use crate::ptx::source::Source;
 use crate::simt::ir::{Inst, Pipeline, Reg};
 use kernel::OperandId;
@@ -12,21 +12,6 @@ const WARP: u32 = 32;
 /// Bytes of what a barrier counts.
 const BYTES: u32 = 8;
 
-/// The pipeline that is printed.
-pub(super) struct Printing {
-    pipeline: Pipeline,
-    /// Number that its labels end with.
-    label: u32,
-    /// This thread's number.
-    thread: Name,
-    /// Threads that compute.
-    computing: u32,
-    /// Sides printed so far.
-    sides: u32,
-    /// The barrier of the stage that is filled.
-    filled: Option<Name>,
-}
-
 impl Printing {
     /// The barrier of the threads that compute, where these are printed alone.
     pub fn barrier(&self) -> Option<String> {
@@ -35,8 +20,24 @@ impl Printing {
 }
 
 impl Printer<'_> {
+    /// A pipeline, one of its sides, or a copy at once in one.
+    pub(super) fn sided(&mut self, own: usize, i: &Inst) -> Out<()> {
+        match i {
+            Inst::Pipeline { pipeline, body } => self.pipeline(own, pipeline, body),
+            Inst::Side { piece, body } => self.side(own, *piece, body),
+            Inst::Bulk {
+                array,
+                to,
+                operand,
+                index,
+                elements,
+            } => self.bulk((*array, *to), (*operand, *index, *elements)),
+            _ => Ok(()),
+        }
+    }
+
     /// What a pipeline begins and ends with, and its body.
-    pub(super) fn pipeline(&mut self, own: usize, p: &Pipeline, body: &[Inst]) -> Out<()> {
+    fn pipeline(&mut self, own: usize, p: &Pipeline, body: &[Inst]) -> Out<()> {
         self.labels += 1;
         let (label, thread) = (self.labels, self.temp("tr"));
         let computing = self.p.threads - p.copiers * WARP;
@@ -98,7 +99,7 @@ impl Printer<'_> {
 
     /// A side of the pipeline at hand: the first one ends at the pipeline's end, what stands behind the second one is
     /// of those that compute.
-    pub(super) fn side(&mut self, own: usize, piece: Reg, body: &[Inst]) -> Out<()> {
+    fn side(&mut self, own: usize, piece: Reg, body: &[Inst]) -> Out<()> {
         let Some(printing) = &mut self.pipeline else {
             return Err("a side stands in no pipeline".into());
         };
@@ -157,7 +158,7 @@ impl Printer<'_> {
     }
 
     /// A lane of a warp that fills a stage copies a run of bytes, which the stage's barrier counts.
-    pub(super) fn bulk(
+    fn bulk(
         &mut self,
         (array, to): (u32, Reg),
         (operand, index, elements): (OperandId, Reg, u32),

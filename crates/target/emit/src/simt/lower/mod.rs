@@ -126,24 +126,30 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         vars: b.vars,
         shared,
         dims: b.dims,
-        operands: kernel
-            .operands
-            .iter()
-            .map(|o| Buffer {
-                name: o.name.clone(),
-                dtype: o.dtype,
-                written: o.role == Role::Write,
-            })
-            .collect(),
+        operands: kernel.operands.iter().map(buffer).collect(),
         tasks: work::tasks(kernel, schedule),
         faults,
     };
+    verified(&program);
+    Ok(program)
+}
+
+/// An operand as memory.
+fn buffer(o: &Operand) -> Buffer {
+    Buffer {
+        name: o.name.clone(),
+        dtype: o.dtype,
+        written: o.role == Role::Write,
+    }
+}
+
+/// Says where this lowering breaks a rule of its own.
+fn verified(program: &Program) {
     if cfg!(debug_assertions)
-        && let Err(why) = super::verify::verify(&program)
+        && let Err(why) = super::verify::verify(program)
     {
         panic!("{why}\n{program}");
     }
-    Ok(program)
 }
 
 /// Which operand has more elements than are numbered.
