@@ -1,0 +1,1 @@
+//! Tests that need no onnxruntime, and one of its tables that runs where its library is.
