@@ -8,10 +8,11 @@ use crate::abi::tables::OrtNodeComputeInfo;
 use crate::abi::{OrtKernelContext, OrtNodeComputeContext, OrtValue, FILLED, code};
 use crate::boundary::{Failure, Ort, c_text};
 use crate::{element, read};
-use shopfloor::{DType, Session, Tensor};
+use shopfloor::{DType, ErrorKind, Outputs, Session, Tensor};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
+use std::sync::OnceLock;
 
 /// A group of nodes that is ready: onnxruntime's table, and what is ours behind it.
 #[repr(C)]
@@ -19,16 +20,40 @@ pub(crate) struct Compute {
     table: OrtNodeComputeInfo,
     ort: Ort,
     session: Session,
+    /// A session for requests of other sizes than the graph states, made when the first one comes.
+    open: Open,
     /// Names of the inputs, in the order of its node's.
     inputs: Vec<String>,
     /// Names of the outputs, in the order of its node's.
     outputs: Vec<String>,
 }
 
+/// How a session is made that takes the sizes of requests for what they are; onnxruntime does not see to it that those
+/// which it derives, or a model states, are true.
+pub(crate) struct Open {
+    make: Box<dyn Fn() -> Result<Session, shopfloor::Error> + Send + Sync>,
+    made: OnceLock<Option<Session>>,
+}
+
+impl Open {
+    pub(crate) fn new(
+        make: impl Fn() -> Result<Session, shopfloor::Error> + Send + Sync + 'static,
+    ) -> Open {
+        Open {
+            make: Box::new(make),
+            made: OnceLock::new(),
+        }
+    }
+
+    fn session(&self) -> Option<&Session> {
+        self.made.get_or_init(|| (self.make)().ok()).as_ref()
+    }
+}
+
 impl Compute {
     pub(crate) fn new(
         ort: Ort,
-        session: Session,
+        (session, open): (Session, Open),
         inputs: Vec<String>,
         outputs: Vec<String>,
     ) -> *mut OrtNodeComputeInfo {
@@ -41,6 +66,7 @@ impl Compute {
             },
             ort,
             session,
+            open,
             inputs,
             outputs,
         };
@@ -68,6 +94,17 @@ impl Compute {
         unsafe { &*table.cast::<Compute>() }
     }
 
+    fn outputs(&self, inputs: &[(&str, &Tensor)]) -> Result<Outputs, shopfloor::Error> {
+        let out = self.session.run(inputs);
+        match out {
+            Err(e) if e.kind() == ErrorKind::Input => match self.open.session() {
+                Some(open) => open.run(inputs).map_err(|_| e),
+                None => Err(e),
+            },
+            out => out,
+        }
+    }
+
     /// Runs a request.
     ///
     /// # Safety
@@ -83,7 +120,7 @@ impl Compute {
             });
         }
         let named: Vec<(&str, &Tensor)> = self.inputs.iter().map(String::as_str).zip(&tensors).collect();
-        let outputs = self.session.run(&named).map_err(|e| e.to_string())?;
+        let outputs = self.outputs(&named).map_err(|e| e.to_string())?;
         for (i, name) in self.outputs.iter().enumerate() {
             let tensor = outputs.get(name).ok_or_else(|| {
                 format!("output '{name}' was not made; this is a fault of shopfloor, please report it with the model")

@@ -13,12 +13,14 @@ pub struct Graph<'a> {
     pub inputs: Vec<String>,
     /// Names of its outputs, in order.
     pub outputs: Vec<String>,
+    /// Names of constants that are its own, and no outer graph's.
+    pub constants: Vec<String>,
     /// Its nodes, each after those whose outputs it takes.
     pub nodes: Vec<Node<'a>>,
     /// What is known of each value, by name.
     pub values: BTreeMap<String, Value<'a>>,
-    /// Whether it is the body of a node.
-    pub is_body: bool,
+    /// The node whose body it is, where it is one's.
+    pub body_of: Option<Box<Node<'a>>>,
 }
 
 /// A node.
@@ -40,7 +42,7 @@ pub struct Node<'a> {
     pub captured: Vec<String>,
 }
 
-impl Node<'_> {
+impl<'a> Node<'a> {
     /// What errors call it: its name, or that of its first output.
     pub fn label(&self) -> &str {
         let output = self.outputs.iter().find(|o| !o.is_empty());
@@ -50,10 +52,12 @@ impl Node<'_> {
         }
     }
 
-    /// Whether it has bodies.
-    pub fn has_bodies(&self) -> bool {
-        let body = |(_, a): &(String, Attribute<'_>)| matches!(a, Attribute::Graph(_));
-        self.attributes.iter().any(body)
+    /// Its bodies.
+    pub fn bodies(&self) -> impl Iterator<Item = &Graph<'a>> {
+        self.attributes.iter().filter_map(|(_, a)| match a {
+            Attribute::Graph(g) => Some(&**g),
+            _ => None,
+        })
     }
 
     /// Names of all values that it reads.
@@ -76,6 +80,8 @@ pub struct Value<'a> {
     pub tensor: Option<TensorType>,
     /// Its contents, where they never change.
     pub constant: Option<Constant<'a>>,
+    /// Whether they never change and onnxruntime does not tell them: it does not everywhere for an outer graph's.
+    pub is_withheld: bool,
 }
 
 /// Type of a tensor.

@@ -1,6 +1,7 @@
 //! Options of the provider: `threads`, `memory` and `precision`.
 use crate::boundary::Failure;
 use crate::abi::code;
+use crate::graph::Graph;
 use shopfloor::{ModelOptions, Precision, Session, SessionBuilder};
 
 /// What onnxruntime puts before the names of the provider's options.
@@ -58,10 +59,11 @@ impl Options {
         Ok(out)
     }
 
-    /// How models are read.
-    pub(crate) fn model(&self) -> ModelOptions {
+    /// How the model of a group of `graph` is read. Sizes that a body states may hold in its first round alone.
+    pub(crate) fn model(&self, graph: &Graph<'_>) -> ModelOptions {
         ModelOptions {
             precision: self.precision,
+            open_dims: graph.body_of.is_some(),
             ..ModelOptions::default()
         }
     }

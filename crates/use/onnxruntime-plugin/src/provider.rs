@@ -7,7 +7,7 @@ use crate::abi::slots::Status;
 use crate::abi::tables::{OrtEp, OrtNodeComputeInfo, OrtNodeFusionOptions};
 use crate::abi::{OrtEpGraphSupportInfo, OrtGraph, OrtNode, FILLED};
 use crate::boundary::{Failure, Ort, text};
-use crate::compute::Compute;
+use crate::compute::{Compute, Open};
 use crate::factory::NAME;
 use crate::options::Options;
 use crate::read;
@@ -92,7 +92,7 @@ impl Provider {
             version: FILLED,
             drop_constant_initializers: true,
         };
-        for group in support::taken(&read.graph, &self.options.model()) {
+        for group in support::taken(&read.graph, &self.options.model(&read.graph)) {
             let nodes: Vec<*const OrtNode> = group.nodes.iter().map(|&n| read.nodes[n]).collect();
             // SAFETY: they are nodes of the graph, and so many.
             self.ort.checked(unsafe {
@@ -138,14 +138,24 @@ impl Provider {
         };
         ports.inputs.sort();
         ports.outputs.sort();
-        let bytes = File::from(write::model(&read.graph, &all, &ports, "group"));
+        let bytes = write::model(&read.graph, &all, &ports, "group").ok_or_else(|| {
+            format!("there is no memory for the weights of {name}; run it where there is more")
+        })?;
+        let bytes = File::from(bytes);
         let model = match self.kept(&bytes) {
             Some(model) => model,
-            None => Model::from_memory(&name, bytes, &self.options.model()).map_err(|e| e.to_string())?,
+            None => Model::from_memory(&name, bytes.clone(), &self.options.model(&read.graph))
+                .map_err(|e| e.to_string())?,
         };
         let builder = self.options.builder().with_engine(self.engine.clone());
-        let session = builder.commit(model).map_err(|e| e.to_string())?;
-        Ok(Compute::new(self.ort, session, inputs, outputs))
+        let session = builder.clone().commit(model).map_err(|e| e.to_string())?;
+        let mut options = self.options.model(&read.graph);
+        options.open_dims = true;
+        let open = Open::new(move || {
+            let model = Model::from_memory(&name, bytes.clone(), &options)?;
+            builder.clone().commit(model)
+        });
+        Ok(Compute::new(self.ort, (session, open), inputs, outputs))
     }
 
     /// The model that was made when the group was taken, once.

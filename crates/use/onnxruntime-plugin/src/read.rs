@@ -24,8 +24,21 @@ pub(crate) struct Read<'a> {
 /// # Safety
 /// It is onnxruntime's and stays for `'a`.
 pub(crate) unsafe fn graph<'a>(ort: &Ort, graph: *const OrtGraph) -> Result<Read<'a>, Failure> {
-    // SAFETY: as above.
-    unsafe { graph_at(ort, graph, 0) }
+    // SAFETY: it is onnxruntime's, and so is the node whose body it is, if it is one's. What that node reads has values
+    // of an outer graph, by names that are not this graph's.
+    unsafe {
+        let mut read = graph_at(ort, graph, 0)?;
+        let parent = ort.got(ptr::null(), |p| (ort.api.graph_get_parent_node)(graph, p))?;
+        if !parent.is_null() {
+            let mut outer = Graph::default();
+            let node = node(ort, parent, &mut outer, 0)?;
+            for (name, value) in outer.values {
+                read.graph.values.entry(name).or_insert(value);
+            }
+            read.graph.body_of = Some(Box::new(node));
+        }
+        Ok(read)
+    }
 }
 
 /// # Safety
@@ -39,8 +52,6 @@ unsafe fn graph_at<'a>(ort: &Ort, graph: *const OrtGraph, depth: usize) -> Resul
     // SAFETY: the graph is onnxruntime's, and there is room for what is written.
     unsafe {
         out.ir = ort.got(0, |p| (a.graph_get_onnx_ir_version)(graph, p))?;
-        let parent = ort.got(ptr::null(), |p| (a.graph_get_parent_node)(graph, p))?;
-        out.is_body = !parent.is_null();
         out.opsets = opsets(ort, graph)?;
         let inputs = ort.list(
             ptr::null(),
@@ -59,7 +70,7 @@ unsafe fn graph_at<'a>(ort: &Ort, graph: *const OrtGraph, depth: usize) -> Resul
             |p| (a.graph_get_num_initializers)(graph, p),
             |p, n| (a.graph_get_initializers)(graph, p, n),
         )?;
-        noted(ort, &constants, &mut out)?;
+        out.constants = noted(ort, &constants, &mut out)?;
         let nodes = ort.list(
             ptr::null(),
             |p| (a.graph_get_num_nodes)(graph, p),
@@ -141,19 +152,18 @@ unsafe fn value<'a>(ort: &Ort, v: *const OrtValueInfo) -> Result<Value<'a>, Fail
     // SAFETY: it is onnxruntime's; a value without a type has none to ask for.
     unsafe {
         let info = ort.got(ptr::null(), |p| (a.get_value_info_type_info)(v, p))?;
-        let constant = ort.got(false, |p| (a.value_info_is_constant_initializer)(v, p))?;
-        let constant = match constant {
-            true => {
-                let held = ort.got(ptr::null(), |p| (a.value_info_get_initializer_value)(v, p))?;
-                match held.is_null() {
-                    true => None,
-                    false => constant_of(ort, held)?,
-                }
-            }
-            false => None,
+        let is_constant = ort.got(false, |p| (a.value_info_is_constant_initializer)(v, p))?;
+        let held = match is_constant {
+            true => ort.got(ptr::null(), |p| (a.value_info_get_initializer_value)(v, p)).unwrap_or(ptr::null()),
+            false => ptr::null(),
+        };
+        let constant = match held.is_null() {
+            true => None,
+            false => constant_of(ort, held)?,
         };
         Ok(Value {
             tensor: tensor_type(ort, info)?,
+            is_withheld: is_constant && constant.is_none(),
             constant,
         })
     }
@@ -399,8 +409,10 @@ unsafe fn attribute_of<'a>(ort: &Ort, at: *const OrtAttribute) -> Result<Attribu
             attribute::FLOATS => Attribute::Floats(attribute_list(ort, at, kind, 0f32)?),
             attribute::STRING => {
                 let mut bytes = attribute_list(ort, at, kind, 0u8)?;
-                // onnxruntime ends it with a zero byte.
-                bytes.pop();
+                // Some versions of onnxruntime end it with a zero byte.
+                if bytes.last() == Some(&0) {
+                    bytes.pop();
+                }
                 Attribute::Text(bytes)
             }
             attribute::STRINGS => {

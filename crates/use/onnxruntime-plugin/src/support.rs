@@ -32,6 +32,12 @@ const TRIVIAL: &[&str] = &[
     "Unsqueeze",
 ];
 
+/// Operators that a build lacks without a feature, which `cfg!` looked at.
+const LACKED: &[(bool, &[&str])] = &[
+    (cfg!(feature = "fft"), &["DFT", "STFT"]),
+    (cfg!(feature = "patterns"), &["RegexFullMatch", "Tokenizer"]),
+];
+
 /// A file in memory that several hold.
 #[derive(Clone, PartialEq)]
 pub(crate) struct File(Arc<Vec<u8>>);
@@ -60,8 +66,11 @@ pub(crate) struct Taken {
 
 /// The groups of `graph` that are ours.
 pub(crate) fn taken(graph: &Graph<'_>, options: &ModelOptions) -> Vec<Taken> {
+    if left_alone(graph, options) {
+        return vec![];
+    }
     let from = sources(graph);
-    let mut takes: Vec<bool> = graph.nodes.iter().map(|n| may(graph, n)).collect();
+    let mut takes: Vec<bool> = graph.nodes.iter().map(|n| may(graph, n) && is_told(graph, n)).collect();
     let mut made: BTreeMap<Vec<usize>, Taken> = BTreeMap::new();
     for round in 0.. {
         let mut failed = false;
@@ -91,6 +100,26 @@ pub(crate) fn taken(graph: &Graph<'_>, options: &ModelOptions) -> Vec<Taken> {
     vec![]
 }
 
+/// Whether nothing of a body is taken, because the node whose body it is will be, or will be made others of
+/// (SequenceMap): then onnxruntime checks the body again and knows no operators of a plugin there.
+fn left_alone(graph: &Graph<'_>, options: &ModelOptions) -> bool {
+    let Some(node) = &graph.body_of else {
+        return false;
+    };
+    if !["If", "Loop", "Scan"].contains(&node.operator.as_str()) {
+        return true;
+    }
+    let text = |all: BTreeSet<&str>| all.into_iter().map(ToString::to_string).collect();
+    let ports = Ports {
+        inputs: text(node.reads().filter(|name| !is_constant(graph, name)).collect()),
+        outputs: text(node.gives().collect()),
+    };
+    may(graph, node)
+        && ports.inputs.iter().chain(&ports.outputs).all(|p| is_known(graph, p))
+        && write::of_nodes(graph, &[node], &ports, "node")
+            .is_some_and(|bytes| Model::from_memory("node", bytes, options).is_ok())
+}
+
 /// Takes what it can of the two halves of a group that no single node is wrong with.
 fn halves(graph: &Graph<'_>, group: &[usize], options: &ModelOptions, out: &mut Vec<Taken>) {
     let (first, second) = group.split_at(group.len() / 2);
@@ -108,7 +137,17 @@ fn halves(graph: &Graph<'_>, group: &[usize], options: &ModelOptions, out: &mut 
 /// The model of a group, or those of its nodes that are named as wrong.
 fn made_of(graph: &Graph<'_>, group: &[usize], options: &ModelOptions) -> Result<Taken, Vec<usize>> {
     let ports = ports(graph, group);
-    let bytes = File::from(write::model(graph, group, &ports, "group"));
+    let odd: BTreeSet<&str> = ports.inputs.iter().chain(&ports.outputs).map(String::as_str).filter(|p| !is_known(graph, p)).collect();
+    if !odd.is_empty() {
+        let has = |&n: &usize| {
+            let node = &graph.nodes[n];
+            node.reads().chain(node.gives()).any(|name| odd.contains(name))
+        };
+        return Err(group.iter().copied().filter(has).collect());
+    }
+    let Some(bytes) = write::model(graph, group, &ports, "group").map(File::from) else {
+        return Err(vec![]);
+    };
     match Model::from_memory("group", bytes.clone(), options) {
         Ok(model) => Ok(Taken {
             nodes: group.to_vec(),
@@ -153,25 +192,35 @@ fn worth(graph: &Graph<'_>, group: &[usize]) -> bool {
         let node = &graph.nodes[n];
         node.domain.is_empty() && TRIVIAL.contains(&node.operator.as_str())
     };
-    (group.len() == graph.nodes.len() && !graph.is_body) || !group.iter().all(trivial)
+    (group.len() == graph.nodes.len() && graph.body_of.is_none()) || !group.iter().all(trivial)
 }
 
-/// Whether a node may be ours: its operator is covered, and it takes and gives tensors of types that are known.
+/// Whether a node may be ours: its operator is covered, and so are those of its bodies.
 fn may(graph: &Graph<'_>, node: &Node<'_>) -> bool {
     let version = graph.opsets.iter().find(|(d, _)| plain(d) == node.domain);
     let version = version.map_or(1, |(_, v)| *v);
-    let known = |attributes: &[(String, Attribute<'_>)]| {
-        let odd = |a: &Attribute<'_>| matches!(a, Attribute::Unknown | Attribute::Graph(_));
-        !attributes.iter().any(|(_, a)| odd(a))
-    };
-    let typed = |name: &str| {
-        let t = graph.values.get(name).and_then(|v| v.tensor.as_ref());
-        t.is_some_and(|t| element::dtype(t.element).is_some())
-    };
+    let lacked = |(built, all): &(bool, &[&str])| !built && all.contains(&node.operator.as_str());
+    let known = |(_, a): &(String, Attribute<'_>)| !matches!(a, Attribute::Unknown);
     covers(&node.domain, &node.operator, version)
-        && known(&node.attributes)
-        && node.reads().all(typed)
-        && node.gives().all(typed)
+        && !LACKED.iter().any(lacked)
+        && node.attributes.iter().all(known)
+        && node.bodies().all(|b| b.nodes.iter().all(|n| may(b, n)))
+}
+
+/// Whether all constants that a node reads are known.
+fn is_told(graph: &Graph<'_>, node: &Node<'_>) -> bool {
+    let withheld = |name: &str| graph.values.get(name).is_some_and(|v| v.is_withheld);
+    !node.reads().any(withheld)
+}
+
+/// Whether a value is a tensor of a type that can go in and out.
+fn is_known(graph: &Graph<'_>, name: &str) -> bool {
+    let tensor = graph.values.get(name).and_then(|v| v.tensor.as_ref());
+    tensor.is_some_and(|t| element::dtype(t.element).is_some())
+}
+
+fn is_constant(graph: &Graph<'_>, name: &str) -> bool {
+    graph.values.get(name).is_some_and(|v| v.constant.is_some())
 }
 
 /// A domain as nodes name it.
@@ -198,11 +247,10 @@ fn covers(domain: &str, operator: &str, version: i64) -> bool {
 pub fn ports(graph: &Graph<'_>, group: &[usize]) -> Ports {
     let inside: BTreeSet<usize> = group.iter().copied().collect();
     let given: BTreeSet<&str> = group.iter().flat_map(|&n| graph.nodes[n].gives()).collect();
-    let constant = |name: &str| graph.values.get(name).is_some_and(|v| v.constant.is_some());
     let inputs: BTreeSet<&str> = group
         .iter()
         .flat_map(|&n| graph.nodes[n].reads())
-        .filter(|name| !given.contains(name) && !constant(name))
+        .filter(|name| !given.contains(name) && !is_constant(graph, name))
         .collect();
     let others = graph.nodes.iter().enumerate().filter(|(n, _)| !inside.contains(n));
     let mut wanted: BTreeSet<&str> = others.flat_map(|(_, node)| node.reads()).collect();

@@ -1,5 +1,6 @@
 //! Writes nodes of a graph down as an ONNX model, the bytes of a `ModelProto`.
 use crate::graph::{Attribute, Constant, Data, Extent, Graph, Node, TensorType};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Inputs and outputs of a group of nodes, in the order in which its node takes them.
@@ -11,8 +12,15 @@ pub struct Ports {
     pub outputs: Vec<String>,
 }
 
-/// The model of the nodes `of` of `graph`, in that order, with these ports; called `name`.
-pub fn model(graph: &Graph<'_>, of: &[usize], ports: &Ports, name: &str) -> Vec<u8> {
+/// The model of the nodes `of` of `graph`, in that order, with these ports; called `name`. None where there is no
+/// memory for it.
+pub fn model(graph: &Graph<'_>, of: &[usize], ports: &Ports, name: &str) -> Option<Vec<u8>> {
+    let nodes: Vec<&Node<'_>> = of.iter().filter_map(|&n| graph.nodes.get(n)).collect();
+    of_nodes(graph, &nodes, ports, name)
+}
+
+/// As [`model`], of nodes that need not be the graph's.
+pub fn of_nodes(graph: &Graph<'_>, nodes: &[&Node<'_>], ports: &Ports, name: &str) -> Option<Vec<u8>> {
     let mut out = Message::default();
     out.int(1, graph.ir);
     out.text(2, "onnxruntime");
@@ -20,35 +28,41 @@ pub fn model(graph: &Graph<'_>, of: &[usize], ports: &Ports, name: &str) -> Vec<
         let mut set = Message::default();
         set.text(1, domain);
         set.int(2, *version);
-        out.message(8, &set);
+        out.message(8, set);
     }
-    let nodes: Vec<&Node<'_>> = of.iter().filter_map(|&n| graph.nodes.get(n)).collect();
-    out.message(7, &body(graph, &nodes, ports, name));
-    out.0
+    let used: BTreeSet<&str> = nodes.iter().flat_map(|n| n.reads()).collect();
+    let used = used.into_iter().chain(ports.outputs.iter().map(String::as_str));
+    let constants: BTreeSet<&str> = used.collect();
+    out.message(7, body(graph, nodes, &constants, ports, name));
+    out.joined()
 }
 
-/// The `GraphProto` of some nodes.
-fn body(graph: &Graph<'_>, nodes: &[&Node<'_>], ports: &Ports, name: &str) -> Message {
+/// The `GraphProto` of some nodes, with those constants that are named.
+fn body<'a>(
+    graph: &'a Graph<'_>,
+    nodes: &[&'a Node<'_>],
+    constants: &BTreeSet<&str>,
+    ports: &Ports,
+    name: &str,
+) -> Message<'a> {
     let mut out = Message::default();
     let names = names(nodes);
     for (node, name) in nodes.iter().zip(&names) {
-        out.message(1, &node_of(node, name));
+        out.message(1, node_of(node, name));
     }
     out.text(2, name);
-    let used: BTreeSet<&str> = nodes.iter().flat_map(|n| n.reads()).collect();
-    let needed = used.iter().copied().chain(ports.outputs.iter().map(String::as_str));
-    for name in needed.collect::<BTreeSet<&str>>() {
+    for &name in constants {
         if let Some(c) = graph.values.get(name).and_then(|v| v.constant.as_ref()) {
-            out.message(5, &tensor(c, name));
+            out.message(5, tensor(c, name));
         }
     }
     let typed = |name: &str| graph.values.get(name).and_then(|v| v.tensor.as_ref());
     for name in &ports.inputs {
-        out.message(11, &value(name, typed(name), true));
+        out.message(11, value(name, typed(name), true));
     }
     for name in &ports.outputs {
         // What onnxruntime derived of shapes is left out: it is derived again.
-        out.message(12, &value(name, typed(name), false));
+        out.message(12, value(name, typed(name), false));
     }
     out
 }
@@ -66,7 +80,7 @@ pub fn names(nodes: &[&Node<'_>]) -> Vec<String> {
     nodes.iter().enumerate().map(named).collect()
 }
 
-fn node_of(node: &Node<'_>, name: &str) -> Message {
+fn node_of<'a>(node: &'a Node<'_>, name: &str) -> Message<'a> {
     let mut out = Message::default();
     // An input or output that is left out at the end is not written.
     let written = |all: &[String]| all.iter().rposition(|n| !n.is_empty()).map_or(0, |at| at + 1);
@@ -79,14 +93,14 @@ fn node_of(node: &Node<'_>, name: &str) -> Message {
     out.text(3, name);
     out.text(4, &node.operator);
     for (name, value) in &node.attributes {
-        out.message(5, &attribute(name, value));
+        out.message(5, attribute(name, value));
     }
     out.text(7, &node.domain);
     out
 }
 
 /// An `AttributeProto`.
-fn attribute(name: &str, value: &Attribute<'_>) -> Message {
+fn attribute<'a>(name: &str, value: &'a Attribute<'_>) -> Message<'a> {
     let mut out = Message::default();
     out.text(1, name);
     let kind = match value {
@@ -103,7 +117,7 @@ fn attribute(name: &str, value: &Attribute<'_>) -> Message {
             3
         }
         Attribute::Tensor(t) => {
-            out.message(5, &tensor(t, ""));
+            out.message(5, tensor(t, ""));
             4
         }
         Attribute::Graph(g) => {
@@ -112,7 +126,9 @@ fn attribute(name: &str, value: &Attribute<'_>) -> Message {
                 inputs: g.inputs.clone(),
                 outputs: g.outputs.clone(),
             };
-            out.message(6, &body(g, &nodes, &ports, name));
+            // What lies outside is seen from within.
+            let constants = g.constants.iter().map(String::as_str).collect();
+            out.message(6, body(g, &nodes, &constants, &ports, name));
             5
         }
         Attribute::Floats(all) => {
@@ -134,7 +150,7 @@ fn attribute(name: &str, value: &Attribute<'_>) -> Message {
 }
 
 /// A `TensorProto`.
-fn tensor(of: &Constant<'_>, name: &str) -> Message {
+fn tensor<'a>(of: &'a Constant<'_>, name: &str) -> Message<'a> {
     let mut out = Message::default();
     of.shape.iter().for_each(|&d| out.int(1, d));
     out.int(2, i64::from(of.element));
@@ -150,7 +166,7 @@ fn tensor(of: &Constant<'_>, name: &str) -> Message {
 }
 
 /// A `ValueInfoProto`.
-fn value(name: &str, of: Option<&TensorType>, with_shape: bool) -> Message {
+fn value<'a>(name: &str, of: Option<&TensorType>, with_shape: bool) -> Message<'a> {
     let mut out = Message::default();
     out.text(1, name);
     if let Some(t) = of {
@@ -165,28 +181,42 @@ fn value(name: &str, of: Option<&TensorType>, with_shape: bool) -> Message {
                     Extent::Symbol(s) => dim.text(2, s),
                     Extent::Open => {}
                 }
-                shape.message(1, &dim);
+                shape.message(1, dim);
             }
-            tensor.message(2, &shape);
+            tensor.message(2, shape);
         }
         let mut kind = Message::default();
-        kind.message(1, &tensor);
-        out.message(2, &kind);
+        kind.message(1, tensor);
+        out.message(2, kind);
     }
     out
 }
 
-/// The bytes of a message of protobuf.
+/// A message of protobuf, in pieces: what is large is not copied before the whole is put together.
 #[derive(Default)]
-struct Message(Vec<u8>);
+struct Message<'a> {
+    pieces: Vec<Cow<'a, [u8]>>,
+    len: usize,
+}
 
-impl Message {
+/// Bytes that are copied at once.
+const SMALL: usize = 4096;
+
+impl<'a> Message<'a> {
+    fn push(&mut self, bytes: &[u8]) {
+        self.len += bytes.len();
+        match self.pieces.last_mut() {
+            Some(Cow::Owned(last)) => last.extend_from_slice(bytes),
+            _ => self.pieces.push(Cow::Owned(bytes.to_vec())),
+        }
+    }
+
     fn varint(&mut self, mut v: u64) {
         while v >= 0x80 {
-            self.0.push(v as u8 | 0x80);
+            self.push(&[v as u8 | 0x80]);
             v >>= 7;
         }
-        self.0.push(v as u8);
+        self.push(&[v as u8]);
     }
 
     fn key(&mut self, field: u64, wire: u64) {
@@ -200,20 +230,44 @@ impl Message {
 
     fn float(&mut self, field: u64, v: f32) {
         self.key(field, 5);
-        self.0.extend_from_slice(&v.to_le_bytes());
+        self.push(&v.to_le_bytes());
     }
 
-    fn bytes(&mut self, field: u64, v: &[u8]) {
+    fn bytes(&mut self, field: u64, v: &'a [u8]) {
         self.key(field, 2);
         self.varint(v.len() as u64);
-        self.0.extend_from_slice(v);
+        if v.len() <= SMALL {
+            return self.push(v);
+        }
+        self.len += v.len();
+        self.pieces.push(Cow::Borrowed(v));
     }
 
     fn text(&mut self, field: u64, v: &str) {
-        self.bytes(field, v.as_bytes());
+        self.key(field, 2);
+        self.varint(v.len() as u64);
+        self.push(v.as_bytes());
     }
 
-    fn message(&mut self, field: u64, v: &Message) {
-        self.bytes(field, &v.0);
+    fn message(&mut self, field: u64, v: Message<'a>) {
+        self.key(field, 2);
+        self.varint(v.len as u64);
+        for piece in v.pieces {
+            match piece {
+                Cow::Owned(b) => self.push(&b),
+                Cow::Borrowed(b) => {
+                    self.len += b.len();
+                    self.pieces.push(Cow::Borrowed(b));
+                }
+            }
+        }
+    }
+
+    /// The whole; none where there is no memory for it.
+    fn joined(self) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        out.try_reserve_exact(self.len).ok()?;
+        self.pieces.iter().for_each(|p| out.extend_from_slice(p));
+        Some(out)
     }
 }
