@@ -86,7 +86,11 @@ impl Ort {
     }
 
     /// What a function of onnxruntime's writes behind a pointer.
-    pub(crate) fn got<T>(&self, first: T, call: impl FnOnce(*mut T) -> Status) -> Result<T, Failure> {
+    pub(crate) fn got<T>(
+        &self,
+        first: T,
+        call: impl FnOnce(*mut T) -> Status,
+    ) -> Result<T, Failure> {
         let mut out = first;
         self.checked(call(&raw mut out))?;
         Ok(out)
@@ -126,9 +130,7 @@ pub(crate) unsafe fn text(at: *const c_char) -> String {
     match at.is_null() {
         true => String::new(),
         // SAFETY: it ends with a zero byte.
-        false => unsafe { CStr::from_ptr(at) }
-            .to_string_lossy()
-            .into_owned(),
+        false => unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned(),
     }
 }
 

@@ -1,12 +1,12 @@
 //! Runs a group of nodes: inputs are read where onnxruntime has them, outputs are copied to where it wants them.
 //!
 //! # Safety
-//! onnxruntime calls the functions here with what [`Compute::new`] made and was not released, and with pointers of its
+//! onnxruntime calls the functions here with what [`Compute::handed`] made and was not released, and with pointers of its
 //! own, or to room for results, that stay while it calls. Several threads may call at once.
 use crate::abi::slots::Status;
 use crate::abi::tables::OrtNodeComputeInfo;
-use crate::abi::{OrtKernelContext, OrtNodeComputeContext, OrtValue, FILLED, code};
-use crate::boundary::{Failure, Ort, c_text};
+use crate::abi::{FILLED, OrtKernelContext, OrtNodeComputeContext, OrtValue, code};
+use crate::boundary::{Failure, Ort};
 use crate::{element, read};
 use shopfloor::{DType, ErrorKind, Outputs, Session, Tensor};
 use std::ffi::c_void;
@@ -51,7 +51,8 @@ impl Open {
 }
 
 impl Compute {
-    pub(crate) fn new(
+    /// A group that is ready, to be handed to onnxruntime.
+    pub(crate) fn handed(
         ort: Ort,
         (session, open): (Session, Open),
         inputs: Vec<String>,
@@ -76,7 +77,7 @@ impl Compute {
     /// Frees it; null is nothing.
     ///
     /// # Safety
-    /// It is null, or [`Compute::new`] made it and it was not freed.
+    /// It is null, or [`Compute::handed`] made it and it was not freed.
     pub(crate) unsafe fn free(info: *mut OrtNodeComputeInfo) {
         if !info.is_null() {
             // SAFETY: it is a box's.
@@ -115,11 +116,18 @@ impl Compute {
         for (i, name) in self.inputs.iter().enumerate() {
             // SAFETY: it is the request's context; its inputs stay while it runs, and the tensors do not outlive this.
             tensors.push(unsafe {
-                let held = self.ort.got(ptr::null(), |p| (a.kernel_context_get_input)(context, i, p))?;
+                let held = self
+                    .ort
+                    .got(ptr::null(), |p| (a.kernel_context_get_input)(context, i, p))?;
                 input(&self.ort, held, name)?
             });
         }
-        let named: Vec<(&str, &Tensor)> = self.inputs.iter().map(String::as_str).zip(&tensors).collect();
+        let named: Vec<(&str, &Tensor)> = self
+            .inputs
+            .iter()
+            .map(String::as_str)
+            .zip(&tensors)
+            .collect();
         let outputs = self.outputs(&named).map_err(|e| e.to_string())?;
         for (i, name) in self.outputs.iter().enumerate() {
             let tensor = outputs.get(name).ok_or_else(|| {
@@ -137,9 +145,7 @@ impl Compute {
 /// # Safety
 /// `held` is null or a value of onnxruntime's that stays as it is as long as the tensor lives.
 unsafe fn input(ort: &Ort, held: *const OrtValue, name: &str) -> Result<Tensor, Failure> {
-    let wrong = |what: &str| {
-        Failure::new(code::INVALID_ARGUMENT, format!("input '{name}' {what}"))
-    };
+    let wrong = |what: &str| Failure::new(code::INVALID_ARGUMENT, format!("input '{name}' {what}"));
     if held.is_null() {
         return Err(wrong("is not given; give it"));
     }
@@ -150,20 +156,29 @@ unsafe fn input(ort: &Ort, held: *const OrtValue, name: &str) -> Result<Tensor, 
         }
         let (number, shape) = read::type_and_shape(ort, held)?;
         let dtype = element::onnx_of(number).and_then(element::dtype);
-        let dtype = dtype.ok_or_else(|| wrong(&format!("has elements of type {number}, which are not covered")))?;
+        let dtype = dtype.ok_or_else(|| {
+            wrong(&format!(
+                "has elements of type {number}, which are not covered"
+            ))
+        })?;
         let extents: Result<Vec<usize>, _> = shape.iter().map(|&d| usize::try_from(d)).collect();
-        let extents = extents.map_err(|_| wrong(&format!("cannot have shape {shape:?}; give sizes")))?;
+        let extents =
+            extents.map_err(|_| wrong(&format!("cannot have shape {shape:?}; give sizes")))?;
         let of_tensor = |e: shopfloor::TensorError| wrong(&format!("cannot be read: {e}"));
         if dtype == DType::Str {
             let all = read::texts(ort, held, &shape)?;
-            let text = |t: Vec<u8>| String::from_utf8(t).map_err(|_| wrong("holds text that is no UTF-8; give UTF-8"));
+            let text = |t: Vec<u8>| {
+                String::from_utf8(t).map_err(|_| wrong("holds text that is no UTF-8; give UTF-8"))
+            };
             let all = all.into_iter().map(text).collect::<Result<_, _>>()?;
             return Tensor::from_text(&extents, all).map_err(of_tensor);
         }
         let size = ort.got(0usize, |p| (ort.api.get_tensor_size_in_bytes)(held, p))?;
         let want = Tensor::byte_len(dtype, &extents).map_err(of_tensor)?;
         if size < want {
-            return Err(wrong(&format!("has {size} B where {dtype}{shape:?} takes {want} B; give as many")));
+            return Err(wrong(&format!(
+                "has {size} B where {dtype}{shape:?} takes {want} B; give as many"
+            )));
         }
         let start = ort.got(ptr::null(), |p| (ort.api.get_tensor_data)(held, p))?;
         if start.is_null() || want == 0 {
@@ -204,12 +219,7 @@ unsafe fn output(
             )));
         }
         if let Some(all) = tensor.text() {
-            let texts: Vec<_> = all.iter().map(|t| c_text(t)).collect();
-            let starts: Vec<_> = texts.iter().map(|t| t.as_ptr()).collect();
-            return match starts.is_empty() {
-                true => Ok(()),
-                false => ort.checked((a.fill_string_tensor)(held, starts.as_ptr(), starts.len())),
-            };
+            return texts(ort, held, all);
         }
         let bytes = tensor.bytes();
         let room = ort.got(0usize, |p| (a.get_tensor_size_in_bytes)(held, p))?;
@@ -225,6 +235,25 @@ unsafe fn output(
         }
         Ok(())
     }
+}
+
+/// Copies texts into a tensor of onnxruntime's.
+///
+/// # Safety
+/// `held` is a tensor of so many texts.
+unsafe fn texts(ort: &Ort, held: *mut OrtValue, all: &[String]) -> Result<(), Failure> {
+    for (i, text) in all.iter().enumerate() {
+        // SAFETY: it has so many texts; onnxruntime gives as many bytes for one as it is asked for.
+        unsafe {
+            let to = ort.got(ptr::null_mut(), |p| {
+                (ort.api.get_resized_string_tensor_element_buffer)(held, i, text.len(), p)
+            })?;
+            if !text.is_empty() {
+                ptr::copy_nonoverlapping(text.as_ptr(), to.cast::<u8>(), text.len());
+            }
+        }
+    }
+    Ok(())
 }
 
 unsafe extern "system" fn create_state(

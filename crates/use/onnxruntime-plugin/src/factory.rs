@@ -1,13 +1,13 @@
 //! The factory: says which hardware can be used and makes providers.
 //!
 //! # Safety
-//! onnxruntime calls the functions here with a factory that [`Factory::new`] made and that was not released, and with
+//! onnxruntime calls the functions here with a factory that [`Factory::handed`] made and that was not released, and with
 //! pointers of its own, or to room for results, that stay while it calls.
 use crate::abi::slots::Status;
 use crate::abi::tables::{OrtEp, OrtEpFactory};
 use crate::abi::{
-    OrtAllocator, OrtEpDevice, OrtHardwareDevice, OrtKeyValuePairs, OrtLogger, OrtMemoryInfo,
-    OrtSessionOptions, FILLED, hardware,
+    FILLED, OrtAllocator, OrtEpDevice, OrtHardwareDevice, OrtKeyValuePairs, OrtLogger,
+    OrtMemoryInfo, OrtSessionOptions, hardware,
 };
 use crate::boundary::{Failure, Ort, text};
 use crate::options::Options;
@@ -54,7 +54,8 @@ impl Engines {
 }
 
 impl Factory {
-    pub(crate) fn new(ort: Ort) -> *mut OrtEpFactory {
+    /// A factory, to be handed to onnxruntime.
+    pub(crate) fn handed(ort: Ort) -> *mut OrtEpFactory {
         let factory = Factory {
             table: OrtEpFactory {
                 version: FILLED,
@@ -81,7 +82,7 @@ impl Factory {
     /// Frees a factory; null is nothing.
     ///
     /// # Safety
-    /// It is null, or [`Factory::new`] made it and it was not freed.
+    /// It is null, or [`Factory::handed`] made it and it was not freed.
     pub(crate) unsafe fn free(factory: *mut OrtEpFactory) {
         if !factory.is_null() {
             // SAFETY: it is a box's.
@@ -187,7 +188,7 @@ unsafe extern "system" fn create_ep(
         let options = unsafe { options_of(&this.ort, options)? };
         let engine = this.engines.of(&options)?;
         // SAFETY: there is room for it.
-        unsafe { *ep = Provider::new(this.ort, options, engine) };
+        unsafe { *ep = Provider::handed(this.ort, options, engine) };
         Ok(())
     })
 }

@@ -50,11 +50,13 @@ pub unsafe extern "C" fn CreateEpFactories(
     };
     ort.guarded(|| {
         if room == 0 || factories.is_null() || count.is_null() {
-            return Err(Failure::from("there is no room for a factory; give room for one".to_string()));
+            return Err(Failure::from(
+                "there is no room for a factory; give room for one".to_string(),
+            ));
         }
         // SAFETY: there is room for both.
         unsafe {
-            *factories = Factory::new(ort);
+            *factories = Factory::handed(ort);
             *count = 1;
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Options of the provider: `threads`, `memory` and `precision`.
-use crate::boundary::Failure;
 use crate::abi::code;
+use crate::boundary::Failure;
 use crate::graph::Graph;
 use shopfloor::{ModelOptions, Precision, Session, SessionBuilder};
 
@@ -22,14 +22,18 @@ pub(crate) struct Options {
 
 impl Options {
     /// Those among the entries of a session's configuration.
-    pub(crate) fn of<'t>(entries: impl Iterator<Item = (&'t str, &'t str)>) -> Result<Options, Failure> {
+    pub(crate) fn of<'t>(
+        entries: impl Iterator<Item = (&'t str, &'t str)>,
+    ) -> Result<Options, Failure> {
         let mut out = Options::default();
         for (key, value) in entries {
             let Some(name) = key.strip_prefix(PREFIX) else {
                 continue;
             };
             let wrong = |takes: &str| {
-                let text = format!("option '{name}' of ShopfloorExecutionProvider cannot be '{value}'; give {takes}");
+                let text = format!(
+                    "option '{name}' of ShopfloorExecutionProvider cannot be '{value}'; give {takes}"
+                );
                 Failure::new(code::INVALID_ARGUMENT, text)
             };
             match name {
@@ -43,7 +47,8 @@ impl Options {
                 }
                 "precision" => {
                     let parsed = value.parse();
-                    out.precision = parsed.map_err(|_| wrong("exact, f32, bf16x3, tf32 or bf16"))?;
+                    out.precision =
+                        parsed.map_err(|_| wrong("exact, f32, bf16x3, tf32 or bf16"))?;
                 }
                 _ => {
                     return Err(Failure::new(
@@ -99,8 +104,16 @@ mod tests {
         assert_eq!((read.threads, read.memory), (Some(2), Some(1_000_000)));
         assert_eq!(read.precision, Precision::Bf16);
         let e = of(&[(&p("thread"), "2")]).expect_err("it is none");
-        assert!(e.contains("'thread'") && e.contains("threads, memory, precision"), "{e}");
-        for (name, value) in [("threads", "0"), ("threads", "x"), ("memory", "-1"), ("precision", "half")] {
+        assert!(
+            e.contains("'thread'") && e.contains("threads, memory, precision"),
+            "{e}"
+        );
+        for (name, value) in [
+            ("threads", "0"),
+            ("threads", "x"),
+            ("memory", "-1"),
+            ("precision", "half"),
+        ] {
             let e = of(&[(&p(name), value)]).expect_err("it is wrong");
             assert!(e.contains(name) && e.contains(value), "{e}");
         }

@@ -1,11 +1,11 @@
 //! The provider of a session: takes groups of nodes and makes sessions of them.
 //!
 //! # Safety
-//! onnxruntime calls the functions here with a provider that [`Provider::new`] made and that was not released, and with
+//! onnxruntime calls the functions here with a provider that [`Provider::handed`] made and that was not released, and with
 //! pointers of its own, or to room for results, that stay while it calls.
 use crate::abi::slots::Status;
 use crate::abi::tables::{OrtEp, OrtNodeComputeInfo, OrtNodeFusionOptions};
-use crate::abi::{OrtEpGraphSupportInfo, OrtGraph, OrtNode, FILLED};
+use crate::abi::{FILLED, OrtEpGraphSupportInfo, OrtGraph, OrtNode};
 use crate::boundary::{Failure, Ort, text};
 use crate::compute::{Compute, Open};
 use crate::factory::NAME;
@@ -31,7 +31,8 @@ pub(crate) struct Provider {
 }
 
 impl Provider {
-    pub(crate) fn new(ort: Ort, options: Options, engine: Arc<Engine>) -> *mut OrtEp {
+    /// A provider, to be handed to onnxruntime.
+    pub(crate) fn handed(ort: Ort, options: Options, engine: Arc<Engine>) -> *mut OrtEp {
         let provider = Provider {
             table: OrtEp {
                 version: FILLED,
@@ -59,7 +60,7 @@ impl Provider {
     /// Frees a provider; null is nothing.
     ///
     /// # Safety
-    /// It is null, or [`Provider::new`] made it and it was not freed.
+    /// It is null, or [`Provider::handed`] made it and it was not freed.
     pub(crate) unsafe fn free(ep: *mut OrtEp) {
         if !ep.is_null() {
             // SAFETY: it is a box's.
@@ -96,7 +97,12 @@ impl Provider {
             let nodes: Vec<*const OrtNode> = group.nodes.iter().map(|&n| read.nodes[n]).collect();
             // SAFETY: they are nodes of the graph, and so many.
             self.ort.checked(unsafe {
-                (self.ort.ep.add_nodes_to_fuse)(info, nodes.as_ptr(), nodes.len(), &raw const options)
+                (self.ort.ep.add_nodes_to_fuse)(
+                    info,
+                    nodes.as_ptr(),
+                    nodes.len(),
+                    &raw const options,
+                )
             })?;
             let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
             taken.push((group.bytes, group.model));
@@ -128,7 +134,10 @@ impl Provider {
                 |p| (a.node_get_num_outputs)(fused, p),
                 |p, n| (a.node_get_outputs)(fused, p, n),
             )?;
-            let (inputs, outputs) = (read::names(&self.ort, &inputs)?, read::names(&self.ort, &outputs)?);
+            let (inputs, outputs) = (
+                read::names(&self.ort, &inputs)?,
+                read::names(&self.ort, &outputs)?,
+            );
             (read, name, inputs, outputs)
         };
         let all: Vec<usize> = (0..read.graph.nodes.len()).collect();
@@ -155,7 +164,7 @@ impl Provider {
             let model = Model::from_memory(&name, bytes.clone(), &options)?;
             builder.clone().commit(model)
         });
-        Ok(Compute::new(self.ort, (session, open), inputs, outputs))
+        Ok(Compute::handed(self.ort, (session, open), inputs, outputs))
     }
 
     /// The model that was made when the group was taken, once.
@@ -192,10 +201,27 @@ unsafe extern "system" fn compile(
     // SAFETY: as the file's head says.
     let this = unsafe { Provider::at(ep) };
     this.ort.guarded(|| {
+        let mut made = vec![];
         for i in 0..count {
-            // SAFETY: there are so many graphs and nodes, and room for as many results.
-            unsafe { *infos.add(i) = this.made(*graphs.add(i), *fused.add(i))? };
+            // SAFETY: there are so many graphs and nodes.
+            match unsafe { this.made(*graphs.add(i), *fused.add(i)) } {
+                Ok(info) => made.push(info),
+                Err(e) => {
+                    // SAFETY: they were made here, and nobody else has them.
+                    made.into_iter()
+                        .for_each(|info| unsafe { Compute::free(info) });
+                    return Err(e);
+                }
+            }
         }
+        for (i, info) in made.into_iter().enumerate() {
+            // SAFETY: there is room for so many.
+            unsafe { *infos.add(i) = info };
+        }
+        this.taken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
         Ok(())
     })
 }

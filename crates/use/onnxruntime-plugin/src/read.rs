@@ -3,7 +3,9 @@
 //! # Safety
 //! Every pointer here is onnxruntime's: it gave the graph, and what is asked of a graph belongs to it. It stays as long
 //! as the call of our function that was given the graph, which `'a` stands for.
-use crate::abi::{OrtAttribute, OrtGraph, OrtNode, OrtTypeInfo, OrtValue, OrtValueInfo, attribute, onnx_type};
+use crate::abi::{
+    OrtAttribute, OrtGraph, OrtNode, OrtTypeInfo, OrtValue, OrtValueInfo, attribute, onnx_type,
+};
 use crate::boundary::{Failure, Ort, filled, text};
 use crate::element;
 use crate::graph::{Attribute, Constant, Data, Extent, Graph, Node, TensorType, Value};
@@ -43,9 +45,16 @@ pub(crate) unsafe fn graph<'a>(ort: &Ort, graph: *const OrtGraph) -> Result<Read
 
 /// # Safety
 /// As [`graph`].
-unsafe fn graph_at<'a>(ort: &Ort, graph: *const OrtGraph, depth: usize) -> Result<Read<'a>, Failure> {
+unsafe fn graph_at<'a>(
+    ort: &Ort,
+    graph: *const OrtGraph,
+    depth: usize,
+) -> Result<Read<'a>, Failure> {
     if depth > DEEPEST {
-        return Err(format!("bodies of nodes lie {depth} deep in each other; use {DEEPEST} at most").into());
+        return Err(format!(
+            "bodies of nodes lie {depth} deep in each other; use {DEEPEST} at most"
+        )
+        .into());
     }
     let a = &ort.api;
     let mut out = Graph::default();
@@ -136,11 +145,16 @@ unsafe fn noted<'a>(
 ///
 /// # Safety
 /// They are onnxruntime's; a value that is left out is null.
-pub(crate) unsafe fn names(ort: &Ort, values: &[*const OrtValueInfo]) -> Result<Vec<String>, Failure> {
+pub(crate) unsafe fn names(
+    ort: &Ort,
+    values: &[*const OrtValueInfo],
+) -> Result<Vec<String>, Failure> {
     let name = |&v: &*const OrtValueInfo| match v.is_null() {
         true => Ok(String::new()),
         // SAFETY: it is onnxruntime's and its name ends with a zero byte.
-        false => Ok(unsafe { text(ort.got(ptr::null(), |p| (ort.api.get_value_info_name)(v, p))?) }),
+        false => {
+            Ok(unsafe { text(ort.got(ptr::null(), |p| (ort.api.get_value_info_name)(v, p))?) })
+        }
     };
     values.iter().map(name).collect()
 }
@@ -154,7 +168,9 @@ unsafe fn value<'a>(ort: &Ort, v: *const OrtValueInfo) -> Result<Value<'a>, Fail
         let info = ort.got(ptr::null(), |p| (a.get_value_info_type_info)(v, p))?;
         let is_constant = ort.got(false, |p| (a.value_info_is_constant_initializer)(v, p))?;
         let held = match is_constant {
-            true => ort.got(ptr::null(), |p| (a.value_info_get_initializer_value)(v, p)).unwrap_or(ptr::null()),
+            true => ort
+                .got(ptr::null(), |p| (a.value_info_get_initializer_value)(v, p))
+                .unwrap_or(ptr::null()),
             false => ptr::null(),
         };
         let constant = match held.is_null() {
@@ -283,8 +299,11 @@ pub(crate) unsafe fn texts(
     held: *const OrtValue,
     shape: &[i64],
 ) -> Result<Vec<Vec<u8>>, Failure> {
-    let count = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(usize::try_from(d).ok()?));
-    let count = count.ok_or_else(|| format!("a tensor of texts cannot have shape {shape:?}; use sizes"))?;
+    let count = shape
+        .iter()
+        .try_fold(1usize, |n, &d| n.checked_mul(usize::try_from(d).ok()?));
+    let count =
+        count.ok_or_else(|| format!("a tensor of texts cannot have shape {shape:?}; use sizes"))?;
     if count == 0 {
         return Ok(vec![]);
     }
@@ -322,7 +341,11 @@ unsafe fn node<'a>(
         let mut out = Node {
             name: text(ort.got(ptr::null(), |p| (a.node_get_name)(n, p))?),
             operator: text(ort.got(ptr::null(), |p| (a.node_get_operator_type)(n, p))?),
-            domain: if domain == "ai.onnx" { String::new() } else { domain },
+            domain: if domain == "ai.onnx" {
+                String::new()
+            } else {
+                domain
+            },
             ..Node::default()
         };
         let inputs = ort.list(
@@ -401,11 +424,11 @@ unsafe fn attribute_of<'a>(ort: &Ort, at: *const OrtAttribute) -> Result<Attribu
     unsafe {
         let kind = ort.got(0, |p| (a.attribute_get_type)(at, p))?;
         Ok(match kind {
-            attribute::INT => first(attribute_list(ort, at, kind, 0i64)?).map_or(Attribute::Unknown, Attribute::Int),
+            attribute::INT => first(attribute_list(ort, at, kind, 0i64)?)
+                .map_or(Attribute::Unknown, Attribute::Int),
             attribute::INTS => Attribute::Ints(attribute_list(ort, at, kind, 0i64)?),
-            attribute::FLOAT => {
-                first(attribute_list(ort, at, kind, 0f32)?).map_or(Attribute::Unknown, Attribute::Float)
-            }
+            attribute::FLOAT => first(attribute_list(ort, at, kind, 0f32)?)
+                .map_or(Attribute::Unknown, Attribute::Float),
             attribute::FLOATS => Attribute::Floats(attribute_list(ort, at, kind, 0f32)?),
             attribute::STRING => {
                 let mut bytes = attribute_list(ort, at, kind, 0u8)?;
@@ -452,7 +475,13 @@ unsafe fn attribute_list<T: Copy>(
         let mut out = filled(empty, needed / size_of::<T>(), "an attribute")?;
         if needed > 0 {
             let room = out.len() * size_of::<T>();
-            ort.checked(read(at, kind, out.as_mut_ptr().cast(), room, &raw mut needed))?;
+            ort.checked(read(
+                at,
+                kind,
+                out.as_mut_ptr().cast(),
+                room,
+                &raw mut needed,
+            ))?;
         }
         Ok(out)
     }

@@ -70,7 +70,11 @@ pub(crate) fn taken(graph: &Graph<'_>, options: &ModelOptions) -> Vec<Taken> {
         return vec![];
     }
     let from = sources(graph);
-    let mut takes: Vec<bool> = graph.nodes.iter().map(|n| may(graph, n) && is_told(graph, n)).collect();
+    let mut takes: Vec<bool> = graph
+        .nodes
+        .iter()
+        .map(|n| may(graph, n) && is_told(graph, n))
+        .collect();
     let mut made: BTreeMap<Vec<usize>, Taken> = BTreeMap::new();
     for round in 0.. {
         let mut failed = false;
@@ -111,11 +115,19 @@ fn left_alone(graph: &Graph<'_>, options: &ModelOptions) -> bool {
     }
     let text = |all: BTreeSet<&str>| all.into_iter().map(ToString::to_string).collect();
     let ports = Ports {
-        inputs: text(node.reads().filter(|name| !is_constant(graph, name)).collect()),
+        inputs: text(
+            node.reads()
+                .filter(|name| !is_constant(graph, name))
+                .collect(),
+        ),
         outputs: text(node.gives().collect()),
     };
     may(graph, node)
-        && ports.inputs.iter().chain(&ports.outputs).all(|p| is_known(graph, p))
+        && ports
+            .inputs
+            .iter()
+            .chain(&ports.outputs)
+            .all(|p| is_known(graph, p))
         && write::of_nodes(graph, &[node], &ports, "node")
             .is_some_and(|bytes| Model::from_memory("node", bytes, options).is_ok())
 }
@@ -123,7 +135,10 @@ fn left_alone(graph: &Graph<'_>, options: &ModelOptions) -> bool {
 /// Takes what it can of the two halves of a group that no single node is wrong with.
 fn halves(graph: &Graph<'_>, group: &[usize], options: &ModelOptions, out: &mut Vec<Taken>) {
     let (first, second) = group.split_at(group.len() / 2);
-    for half in [first, second].into_iter().filter(|h| h.len() < group.len()) {
+    for half in [first, second]
+        .into_iter()
+        .filter(|h| h.len() < group.len())
+    {
         if !worth(graph, half) {
             continue;
         }
@@ -135,13 +150,25 @@ fn halves(graph: &Graph<'_>, group: &[usize], options: &ModelOptions, out: &mut 
 }
 
 /// The model of a group, or those of its nodes that are named as wrong.
-fn made_of(graph: &Graph<'_>, group: &[usize], options: &ModelOptions) -> Result<Taken, Vec<usize>> {
+fn made_of(
+    graph: &Graph<'_>,
+    group: &[usize],
+    options: &ModelOptions,
+) -> Result<Taken, Vec<usize>> {
     let ports = ports(graph, group);
-    let odd: BTreeSet<&str> = ports.inputs.iter().chain(&ports.outputs).map(String::as_str).filter(|p| !is_known(graph, p)).collect();
+    let odd: BTreeSet<&str> = ports
+        .inputs
+        .iter()
+        .chain(&ports.outputs)
+        .map(String::as_str)
+        .filter(|p| !is_known(graph, p))
+        .collect();
     if !odd.is_empty() {
         let has = |&n: &usize| {
             let node = &graph.nodes[n];
-            node.reads().chain(node.gives()).any(|name| odd.contains(name))
+            node.reads()
+                .chain(node.gives())
+                .any(|name| odd.contains(name))
         };
         return Err(group.iter().copied().filter(has).collect());
     }
@@ -171,7 +198,12 @@ fn wrong(graph: &Graph<'_>, group: &[usize], e: &shopfloor::Error) -> Vec<usize>
         _ => BTreeSet::new(),
     };
     let is = |(_, name): &(&usize, &String)| named.contains(name.as_str());
-    group.iter().zip(&names).filter(is).map(|(&n, _)| n).collect()
+    group
+        .iter()
+        .zip(&names)
+        .filter(is)
+        .map(|(&n, _)| n)
+        .collect()
 }
 
 /// For each node those that it takes values of.
@@ -179,7 +211,10 @@ fn sources(graph: &Graph<'_>) -> Vec<Vec<usize>> {
     let mut made_by: BTreeMap<&str, usize> = BTreeMap::new();
     let mut out = Vec::with_capacity(graph.nodes.len());
     for (at, node) in graph.nodes.iter().enumerate() {
-        let all: BTreeSet<usize> = node.reads().filter_map(|n| made_by.get(n).copied()).collect();
+        let all: BTreeSet<usize> = node
+            .reads()
+            .filter_map(|n| made_by.get(n).copied())
+            .collect();
         out.push(all.into_iter().collect());
         made_by.extend(node.gives().map(|name| (name, at)));
     }
@@ -238,7 +273,9 @@ fn covers(domain: &str, operator: &str, version: i64) -> bool {
         }
         all
     });
-    let found = all.iter().find(|((d, n), _)| *d == domain && *n == operator);
+    let found = all
+        .iter()
+        .find(|((d, n), _)| *d == domain && *n == operator);
     found.is_some_and(|(_, ranges)| ranges.iter().any(|(a, b)| (*a..=*b).contains(&version)))
 }
 
@@ -252,7 +289,11 @@ pub fn ports(graph: &Graph<'_>, group: &[usize]) -> Ports {
         .flat_map(|&n| graph.nodes[n].reads())
         .filter(|name| !given.contains(name) && !is_constant(graph, name))
         .collect();
-    let others = graph.nodes.iter().enumerate().filter(|(n, _)| !inside.contains(n));
+    let others = graph
+        .nodes
+        .iter()
+        .enumerate()
+        .filter(|(n, _)| !inside.contains(n));
     let mut wanted: BTreeSet<&str> = others.flat_map(|(_, node)| node.reads()).collect();
     wanted.extend(graph.outputs.iter().map(String::as_str));
     let text = |all: Vec<&str>| all.into_iter().map(ToString::to_string).collect();

@@ -20,7 +20,12 @@ pub fn model(graph: &Graph<'_>, of: &[usize], ports: &Ports, name: &str) -> Opti
 }
 
 /// As [`model`], of nodes that need not be the graph's.
-pub fn of_nodes(graph: &Graph<'_>, nodes: &[&Node<'_>], ports: &Ports, name: &str) -> Option<Vec<u8>> {
+pub fn of_nodes(
+    graph: &Graph<'_>,
+    nodes: &[&Node<'_>],
+    ports: &Ports,
+    name: &str,
+) -> Option<Vec<u8>> {
     let mut out = Message::default();
     out.int(1, graph.ir);
     out.text(2, "onnxruntime");
@@ -31,7 +36,9 @@ pub fn of_nodes(graph: &Graph<'_>, nodes: &[&Node<'_>], ports: &Ports, name: &st
         out.message(8, set);
     }
     let used: BTreeSet<&str> = nodes.iter().flat_map(|n| n.reads()).collect();
-    let used = used.into_iter().chain(ports.outputs.iter().map(String::as_str));
+    let used = used
+        .into_iter()
+        .chain(ports.outputs.iter().map(String::as_str));
     let constants: BTreeSet<&str> = used.collect();
     out.message(7, body(graph, nodes, &constants, ports, name));
     out.joined()
@@ -83,7 +90,11 @@ pub fn names(nodes: &[&Node<'_>]) -> Vec<String> {
 fn node_of<'a>(node: &'a Node<'_>, name: &str) -> Message<'a> {
     let mut out = Message::default();
     // An input or output that is left out at the end is not written.
-    let written = |all: &[String]| all.iter().rposition(|n| !n.is_empty()).map_or(0, |at| at + 1);
+    let written = |all: &[String]| {
+        all.iter()
+            .rposition(|n| !n.is_empty())
+            .map_or(0, |at| at + 1)
+    };
     for i in &node.inputs[..written(&node.inputs)] {
         out.text(1, i);
     }

@@ -62,7 +62,6 @@ table! {
     2 get_error_message: fn(status: *const OrtStatus) -> *const c_char;
     50 is_tensor: fn(value: *const OrtValue, out: *mut i32) -> Status;
     51 get_tensor_mutable_data: fn(value: *mut OrtValue, out: *mut *mut c_void) -> Status;
-    52 fill_string_tensor: fn(value: *mut OrtValue, texts: *const *const c_char, count: usize) -> Status;
     53 get_string_tensor_data_length: fn(value: *const OrtValue, out: *mut usize) -> Status;
     54 get_string_tensor_content: fn(
         value: *const OrtValue,
@@ -93,6 +92,12 @@ table! {
     ) -> Status;
     93 release_status: fn(status: *mut OrtStatus);
     96 release_value: fn(value: *mut OrtValue);
+    252 get_resized_string_tensor_element_buffer: fn(
+        value: *mut OrtValue,
+        index: usize,
+        bytes: usize,
+        out: *mut *mut c_char,
+    ) -> Status;
     272 read_op_attr: fn(
         attribute: *const OrtAttribute,
         kind: i32,

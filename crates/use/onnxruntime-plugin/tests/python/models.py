@@ -1,9 +1,9 @@
 """Runs models with stored answers through onnxruntime with the plugin.
 
-    python models.py LIBRARY [--times N] [--weights DIR] FOLDER...
+    python models.py LIBRARY [--times N] FOLDER[=WEIGHTS]...
 
-A FOLDER holds model.json, inputs.npz and outputs.npz, as those of the zoo, and model.onnx, unless DIR has one under the
-folder's name, with its weights. Prints how many nodes the plugin ran, how far its outputs are from the stored ones, and
+A FOLDER holds model.json, inputs.npz and outputs.npz, as those of the zoo, and model.onnx, unless the folder WEIGHTS has
+it, with its weights. Prints how many nodes the plugin ran, how far its outputs are from the stored ones, and
 with --times how long a request takes beside onnxruntime's own provider. Ends with 1 where outputs are further off than
 the model allows, or the plugin ran nothing.
 """
@@ -70,10 +70,10 @@ def timed(session, feed, times):
     return 1e3 * sorted(took)[len(took) // 2]
 
 
-def judged(folder, devices, times, weights):
-    path = folder / "model.onnx"
-    if weights and (weights / folder.name / "model.onnx").exists():
-        path = weights / folder.name / "model.onnx"
+def judged(given, devices, times):
+    folder, _, weights = given.partition("=")
+    folder = pathlib.Path(folder)
+    path = pathlib.Path(weights or folder) / "model.onnx"
     meta = json.loads((folder / "model.json").read_text())
     feed = {**generated(folder), **arrays(folder, "inputs.npz")}
     start = time.perf_counter()
@@ -96,11 +96,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("library")
     parser.add_argument("--times", type=int, default=0)
-    parser.add_argument("--weights", type=pathlib.Path)
-    parser.add_argument("folders", nargs="+", type=pathlib.Path)
+    parser.add_argument("folders", nargs="+")
     given = parser.parse_args()
     devices = plugin.register(given.library)
-    sys.exit(not all([judged(f, devices, given.times, given.weights) for f in given.folders]))
+    sys.exit(not all([judged(f, devices, given.times) for f in given.folders]))
 
 
 main()

@@ -85,7 +85,6 @@ def main():
     folders = [f for f in folders if not names or any(n in f.name for n in names)]
     folders = [str(f) for f in folders if not any(word in f.name for word in RANDOM)]
     found = asked(library, folders)
-    pathlib.Path("node-tests.json").write_text(json.dumps(found, indent=1))
     right = {n: x for n, x in found.items() if x["beside"] == "right"}
     whole = [n for n, x in right.items() if x["ours"] and not x["theirs"]]
     part = [n for n, x in right.items() if x["ours"] and x["theirs"]]
