@@ -74,6 +74,7 @@ const DEPENDS: &[(&str, Reach, &[&str])] = &[
     ("tools", Reach::Product, &[]),
     ("python", Reach::Exactly, &["shopfloor", "tools"]),
     ("capi", Reach::Exactly, &["shopfloor", "tools"]),
+    ("onnxruntime-plugin", Reach::Exactly, &["shopfloor", "onnx"]),
     (
         "shopfloor-cli",
         Reach::Exactly,

@@ -13,6 +13,7 @@ pub mod graph;
 mod members;
 mod packages;
 mod pages;
+pub mod plugin;
 mod publishing;
 pub mod slow;
 mod sources;

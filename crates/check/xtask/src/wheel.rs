@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 /// What the tests need beside the wheel, as pip names it.
 const TOOLS: &[&str] = &["maturin>=1.16,<2", "numpy", "onnx==1.23.2", "pytest"];
 /// The package that `--beside` compares with.
-const OTHER: &[&str] = &["numpy", "onnx==1.23.2", "onnxruntime==1.32.0"];
+pub(crate) const OTHER: &[&str] = &["numpy", "onnx==1.23.2", "onnxruntime==1.32.0"];
 /// onnxruntime and what packages of [`packages`] do not bring of what it needs.
 const ALONE: &[&str] = &["onnxruntime==1.32.0", "flatbuffers==25.12.19"];
 /// What may be asked for.
@@ -80,11 +80,11 @@ fn profile(dev: bool) -> &'static str {
 }
 
 /// A virtual environment of Python.
-struct Environment(PathBuf);
+pub(crate) struct Environment(PathBuf);
 
 impl Environment {
     /// The environment in `folder` with `packages`, made where it is not there.
-    fn new(folder: PathBuf, packages: &[&str]) -> Result<Environment, String> {
+    pub(crate) fn new(folder: PathBuf, packages: &[&str]) -> Result<Environment, String> {
         let environment = Environment(folder);
         if !environment.0.join("bin/python").is_file() {
             let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
@@ -99,7 +99,7 @@ impl Environment {
         Ok(environment)
     }
 
-    fn program(&self, name: &str) -> Command {
+    pub(crate) fn program(&self, name: &str) -> Command {
         Command::new(self.0.join("bin").join(name))
     }
 
@@ -183,6 +183,18 @@ fn cost(package: &Path, work: &Path, ours: &Environment, dev: bool) -> Result<()
 /// Compares with onnxruntime on the standard's tests.
 fn beside(root: &Path, work: &Path, ours: &Environment) -> Result<(), String> {
     let theirs = theirs(work)?;
+    let tests = standards_tests(root)?;
+    let compare = root.join("crates/use/python/tests/beside/compare.py");
+    run(ours
+        .program("python")
+        .arg(compare)
+        .arg(theirs.0.join("bin/python"))
+        .arg(ours.0.join("bin/python"))
+        .arg(tests))
+}
+
+/// The folder of the standard's tests, which are made where they are not there.
+pub(crate) fn standards_tests(root: &Path) -> Result<String, String> {
     let fetch = root.join("scripts/fetch-node-tests.sh");
     let out = Command::new("sh").arg(&fetch).output();
     let out = out.map_err(|e| format!("{}: {e}", fetch.display()))?;
@@ -192,13 +204,7 @@ fn beside(root: &Path, work: &Path, ours: &Environment) -> Result<(), String> {
             "the standard's tests could not be made; see scripts/fetch-node-tests.sh".into(),
         );
     }
-    let compare = root.join("crates/use/python/tests/beside/compare.py");
-    run(ours
-        .program("python")
-        .arg(compare)
-        .arg(theirs.0.join("bin/python"))
-        .arg(ours.0.join("bin/python"))
-        .arg(tests))
+    Ok(tests)
 }
 
 /// Runs packages that use onnxruntime, as they are, on it and on shopfloor: in one environment, with one engine or
@@ -225,11 +231,11 @@ fn packages(package: &Path, work: &Path, wheel: &Path, folder: &str) -> Result<(
         .args([&python, &theirs, &ours, &programs]))
 }
 
-fn text(path: &Path) -> String {
+pub(crate) fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-fn run(command: &mut Command) -> Result<(), String> {
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let program = command.get_program().to_string_lossy().into_owned();
     match command.status() {
         Ok(s) if s.success() => Ok(()),
