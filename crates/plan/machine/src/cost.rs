@@ -94,13 +94,16 @@ pub struct EfficiencyTable {
     /// For families without their own.
     #[serde(default)]
     pub default: Efficiencies,
-    /// By family name (`contract`, `conv`, `map`, `row`, ...).
+    /// By family name (`contract`, `conv`, `map`, `row`, ...), or [`COPIED`].
     #[serde(default)]
     pub families: BTreeMap<String, Efficiencies>,
     /// What the tiles of products cost, where their kernels' instructions are not known: a library's.
     #[serde(default)]
     pub products: Option<ProductCosts>,
 }
+
+/// Kernels some of whose warps only copy, as a family of [`EfficiencyTable::families`].
+pub const COPIED: &str = "copied";
 
 impl EfficiencyTable {
     /// The efficiencies of a family.

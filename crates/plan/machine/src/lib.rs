@@ -30,7 +30,7 @@ mod work;
 pub use catalog::{CatalogEntry, catalog, lookup};
 pub use change::{CHANGES, Change};
 pub use cost::{
-    Bound, Cost, Efficiencies, EfficiencyTable, Phase, Share, predict, predict_phases,
+    Bound, COPIED, Cost, Efficiencies, EfficiencyTable, Phase, Share, predict, predict_phases,
     predict_seconds,
 };
 pub use error::MachineError;

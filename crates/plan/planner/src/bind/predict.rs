@@ -7,7 +7,8 @@ use kernel::{
 };
 use machine::calc;
 use machine::{
-    Cost, Efficiencies, NumType, Phase, Traffic, UnitClass, Warps, Work, predict, predict_phases,
+    COPIED, Cost, Efficiencies, NumType, Phase, Traffic, UnitClass, Warps, Work, predict,
+    predict_phases,
 };
 use std::sync::Arc;
 
@@ -90,6 +91,10 @@ fn predict_by(ctx: Ctx, program: &TileProgram, counts: Option<CountWarps>) -> Op
             .collect();
         let cost = predict_phases(ctx.machine, &phases, &w, ctx.workers);
         return Some((w, cost));
+    };
+    let eff = match g.copiers {
+        0 => eff,
+        _ => table.family(COPIED),
     };
     let space = Space::new(ctx, kernel);
     let shared = schedule.places.iter().enumerate().map(|(t, p)| {
