@@ -36,6 +36,7 @@ const TRIVIAL: &[&str] = &[
 const LACKED: &[(bool, &[&str])] = &[
     (cfg!(feature = "fft"), &["DFT", "STFT"]),
     (cfg!(feature = "patterns"), &["RegexFullMatch", "Tokenizer"]),
+    (cfg!(feature = "pictures"), &["ImageDecoder"]),
 ];
 
 /// A file in memory that several hold.
