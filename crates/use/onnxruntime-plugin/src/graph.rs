@@ -1,4 +1,4 @@
-//! A graph of onnxruntime's as plain data: what [`crate::read`] reads, [`crate::support`] chooses from and
+//! A graph of onnxruntime's as plain data: what `read` reads, `support` chooses from and
 //! [`crate::write`] writes down as an ONNX model. Constants and names of values stay onnxruntime's and are borrowed.
 use std::collections::BTreeMap;
 
