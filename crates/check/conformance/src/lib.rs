@@ -30,4 +30,4 @@ pub use rng::Rng;
 pub use scalars::scalars;
 pub use schedules::{cpu_schedule, cpu_schedules, gpu_schedules};
 pub use special::special;
-pub use suite::{Failure, Outcome, Picks, Seen, Subject, each, run, seeds};
+pub use suite::{Failure, Outcome, Picks, Seen, Subject, copied_ahead, each, run, seeds};

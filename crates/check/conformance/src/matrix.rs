@@ -2,9 +2,10 @@
 use crate::Rng;
 use kernel::{
     Access, AxisId, AxisTile, Factors, Fragment, GpuMapping, Kernel, Mapping, OperandId, Place,
-    Schedule, Stmt, Swizzle, Term, TileId,
+    Schedule, Stmt, Swizzle, Term, TileId, TileProgram,
 };
 use layout::{DType, Dim, Leaf};
+use std::sync::Arc;
 
 /// Schedules per kernel.
 const TRIES: usize = 6;
@@ -407,75 +408,60 @@ fn line(k: &Kernel, t: TileId, p: &Product, tile: &dyn Fn(AxisId) -> Option<i64>
     u32::try_from(n).unwrap_or(0)
 }
 
-/// `k` with a factor as the image of the pieces that `s` has of it, which then lies in shared memory as in its operand;
-/// `None` where no warps copy, or no factor's pieces are lines of known lengths.
-pub fn with_image(k: &Kernel, s: &Schedule) -> Option<(Kernel, Schedule)> {
-    let Mapping::Gpu(g) = &s.mapping else {
-        return None;
-    };
-    let stages = |t: TileId| s.place(t).stages().filter(|&n| n > 1 && g.copiers > 0);
-    let (mut made, mut schedule) = (k.clone(), s.clone());
-    let found = k.body.iter().find_map(|x| match x {
-        Stmt::Load { dst, operand } => {
-            let (access, elements) = image(k, s, *dst, *operand)?;
-            Some((*dst, *operand, stages(*dst)?, access, elements))
-        }
+/// `program` with a factor as the image of its pieces, which then lies in shared memory as in its operand; `None` where no
+/// warps copy, or no factor's pieces are runs of an image.
+pub fn with_image(program: &TileProgram) -> Option<TileProgram> {
+    let (k, s) = (program.kernel(), program.schedule());
+    let copied = matches!(&s.mapping, Mapping::Gpu(g) if g.copiers > 0);
+    let mut loads = k.body.iter().filter_map(|x| match x {
+        Stmt::Load { dst, operand } if copied => Some((*dst, *operand)),
         _ => None,
     });
-    let (tile, operand, stages, access, elements) = found?;
-    schedule.places[tile as usize] = Place::Image { stages };
-    let o = &mut made.operands[operand as usize];
-    (o.access, o.elements) = (access, Dim::Known(elements));
-    Some((made, schedule))
+    loads.find_map(|(tile, operand)| {
+        let stages = s.place(tile).stages()?;
+        let (mut kernel, mut schedule) = (k.clone(), s.clone());
+        let o = &mut kernel.operands[operand as usize];
+        let (access, elements) = image(k, s, (tile, operand))?;
+        (o.access, o.elements) = (access, Dim::Known(elements));
+        schedule.places[tile as usize] = Place::Image { stages };
+        TileProgram::new(Arc::new(kernel), Arc::new(schedule)).ok()
+    })
 }
 
-/// The image of a tile's operand, and its elements.
-fn image(k: &Kernel, s: &Schedule, t: TileId, operand: OperandId) -> Option<(Access, i64)> {
+/// How an operand lies as the image of a tile, and its elements: panels of the tile's lines, in each of them 16 bytes of
+/// the depth of all lines before the next 16.
+fn image(k: &Kernel, s: &Schedule, (tile, operand): (TileId, OperandId)) -> Option<(Access, i64)> {
     let extent = |a: AxisId| k.axes[a as usize].extent.known().filter(|&n| n > 0);
-    let axes = &k.tiles[t as usize].axes;
-    let sized = axes.iter().filter(|&&a| s.positions(k, a) != Some(1));
-    let over = k.body.iter().flat_map(Stmt::over).collect::<Vec<_>>();
+    let over: Vec<AxisId> = k.body.iter().flat_map(Stmt::over).copied().collect();
+    let sized = k.tiles[tile as usize].axes.iter().copied();
+    let sized = sized.filter(|&a| s.positions(k, a) != Some(1));
     let (deep, own): (Vec<AxisId>, Vec<AxisId>) = sized.partition(|a| over.contains(a));
     let (&[deep], &[own]) = (&deep[..], &own[..]) else {
         return None;
     };
     let (depth, lines) = (extent(deep)?, s.positions(k, own)?);
-    let vector = i64::from(128 / k.tiles[t as usize].dtype.bits());
-    if depth % vector != 0 {
-        return None;
-    }
+    let vector = i64::from(128 / k.tiles[tile as usize].dtype.bits());
+    let panels = (extent(own)? + lines - 1) / lines;
     let leaf = |extent: i64, stride: i64| Leaf {
         extent: Dim::Known(extent),
         stride: Dim::Known(stride),
     };
-    let panels = (extent(own)? + lines - 1) / lines;
-    let mut all = panels * lines * depth;
-    let side = match panels {
-        1 => vec![leaf(lines, vector)],
-        _ => vec![leaf(panels, lines * depth), leaf(lines, vector)],
-    };
-    let along = vec![leaf(depth / vector, lines * vector), leaf(vector, 1)];
-    let mut terms = vec![(own, side), (deep, along)];
-    let others = &k.operands[operand as usize].access.terms;
-    for x in others
-        .iter()
-        .map(|t| t.axis)
-        .filter(|a| *a != own && *a != deep)
-    {
-        let n = extent(x)?;
-        terms.push((x, vec![leaf(n, all)]));
-        all *= n;
+    let mut side = vec![leaf(panels, lines * depth), leaf(lines, vector)];
+    if panels == 1 {
+        side.remove(0);
     }
-    terms.sort_by_key(|t| t.0);
-    let terms = terms
-        .into_iter()
-        .map(|(axis, leaves)| Term { axis, leaves });
-    let access = Access::strided(Dim::ZERO, terms.collect());
-    let tall = |a: AxisId| &k.axes[a as usize].extent;
-    let sides = (
-        (own, lines, tall(own)),
-        (deep, s.positions(k, deep)?, tall(deep)),
-    );
-    let fits = access.image(sides.0, sides.1, k.tiles[t as usize].dtype.bits());
-    fits.then_some((access, all))
+    let along = vec![leaf(depth / vector, lines * vector), leaf(vector, 1)];
+    let mut leaves = vec![(own, side), (deep, along)];
+    let mut all = panels * lines * depth;
+    for t in &k.operands[operand as usize].access.terms {
+        if t.axis != own && t.axis != deep {
+            let n = extent(t.axis)?;
+            leaves.push((t.axis, vec![leaf(n, all)]));
+            all *= n;
+        }
+    }
+    leaves.sort_by_key(|t| t.0);
+    let term = |(axis, leaves)| Term { axis, leaves };
+    let terms = leaves.into_iter().map(term).collect();
+    Some((Access::strided(Dim::ZERO, terms), all))
 }

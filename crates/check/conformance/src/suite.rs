@@ -1,13 +1,12 @@
 //! The comparison with the reference.
 use crate::{
-    CPU_FAMILIES, Case, Limits, MATRIX_FAMILIES, Rng, cases, cpu_schedules, gpu_schedules,
-    matrix_schedules, with_image,
+    CPU_FAMILIES, Case, Limits, MATRIX_FAMILIES, Rng, cases, cpu_schedules, families,
+    gpu_schedules, matrix_schedules, with_image,
 };
 use kernel::{Kernel, Role, TargetKind, TileProgram};
 use layout::DType;
 use reference::{Memory, run_kernel};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use tensor::Tensor;
 
 /// Why a subject did not run a program.
@@ -186,17 +185,41 @@ fn one(subject: &dyn Subject, case: &Case, rng: &mut Rng, out: &mut Outcome) -> 
             Ok(()) => *out.agreed.entry(format!("{:?}", k.family)).or_default() += 1,
             Err(why) => *out.refused.entry(why).or_default() += 1,
         }
-        let (kernel, schedule) = (program.kernel(), program.schedule());
-        if let Some((k, s)) = with_image(kernel, schedule) {
-            let asked = self::asked(&k, &case.symbols, case.limits, rng)?;
-            let program = TileProgram::new(Arc::new(k), Arc::new(s)).map_err(|e| e.to_string())?;
-            match agreed(subject, &program, &case.symbols, &asked, limits)? {
-                Ok(()) => *out.agreed.entry("image".into()).or_default() += 1,
-                Err(why) => *out.refused.entry(why).or_default() += 1,
-            }
-        }
     }
     Ok(())
+}
+
+/// Runs products by warpgroups whose factors other warps copy, of many pieces, as they are and with a factor that lies as
+/// warpgroups read it, from a seed on until `wanted` of the latter agreed; gives the last seed.
+///
+/// # Errors
+/// The first that does not agree, with its text and the seed that makes it again, or there are fewer.
+pub fn copied_ahead(subject: &dyn Subject, seed: u64, wanted: usize) -> Result<u64, String> {
+    let mut done = 0;
+    for seed in seed..seed + 10 * wanted as u64 {
+        let mut rng = Rng::new(seed);
+        let case = families::warpgroup_product(&mut rng);
+        for s in matrix_schedules(&case.kernel, &mut rng) {
+            let plain = TileProgram::new(case.kernel.clone(), s).ok();
+            let Some((plain, image)) = plain.and_then(|p| with_image(&p).map(|i| (p, i))) else {
+                continue;
+            };
+            for program in [&plain, &image] {
+                let asked = asked(program.kernel(), &case.symbols, case.limits, &mut rng)?;
+                let limits = case.limits.of(program);
+                let came = agreed(subject, program, &case.symbols, &asked, limits);
+                let came = came.and_then(|refused| refused);
+                came.map_err(|e| format!("{}, seed {seed}: {e}", subject.name()))?;
+            }
+            done += 1;
+        }
+        if done >= wanted {
+            return Ok(seed);
+        }
+    }
+    Err(format!(
+        "{done} programs with an image from seed {seed} on, {wanted} are wanted"
+    ))
 }
 
 /// Seeds that a test runs: `count`, or that many times `SHOPFLOOR_CONFORMANCE` in a campaign.

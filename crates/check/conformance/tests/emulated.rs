@@ -1,7 +1,7 @@
 //! PTX of every family, run on the emulator: what it does, and that nothing is touched that is not
 //! there, or without the barriers it takes.
 use emit::ptx;
-use shopfloor_conformance::{Emulated, Rng, cases, run, scalars, special};
+use shopfloor_conformance::{Emulated, Rng, cases, copied_ahead, run, scalars, seeds, special};
 
 #[test]
 fn every_family_agrees_with_the_reference() {
@@ -26,6 +26,13 @@ fn matrix_instructions_agree_with_the_reference() {
         println!("{:?}, refused {:?}", out.agreed, out.refused);
         assert!(out.total() > 3, "{:?}", out.agreed);
     }
+}
+
+#[test]
+fn factors_that_warps_copy_agree_with_the_reference() {
+    let last =
+        copied_ahead(&Emulated::on("sm_90a"), 9100, seeds(12)).unwrap_or_else(|e| panic!("{e}"));
+    println!("up to seed {last}");
 }
 
 #[test]

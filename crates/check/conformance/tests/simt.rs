@@ -1,6 +1,8 @@
 //! The lowering to threads, without any GPU.
 use emit::wgsl;
-use shopfloor_conformance::{Rng, cases, run, scalars, simt::Interpreter, special};
+use shopfloor_conformance::{
+    Rng, cases, copied_ahead, run, scalars, seeds, simt::Interpreter, special,
+};
 
 /// Refusals for these reasons are random schedules that ask for what cannot be: a register tile read
 /// by threads that do not hold it, or one of an unknown size.
@@ -66,6 +68,16 @@ fn matrix_instructions_agree_with_the_reference() {
         println!("{:?}, refused {:?}", out.agreed, out.refused);
         assert!(out.total() > 3, "{:?}", out.agreed);
     }
+}
+
+#[test]
+fn factors_that_warps_copy_agree_with_the_reference() {
+    let subject = Interpreter {
+        shuffle: 32,
+        matrix: true,
+    };
+    let last = copied_ahead(&subject, 9200, seeds(12)).unwrap_or_else(|e| panic!("{e}"));
+    println!("up to seed {last}");
 }
 
 #[test]

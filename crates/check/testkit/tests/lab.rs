@@ -21,7 +21,7 @@ struct Stage {
     name: &'static str,
     tile: (u32, u32),
     stages: u32,
-    threads: u32,
+    /// Warps of its matrix instruction.
     warps: u32,
     copiers: u32,
     measured: [f64; 4],
@@ -33,7 +33,6 @@ const STAGES: [Stage; 3] = [
         name: "s1 mma.sync 128x128x64 3st",
         tile: (128, 128),
         stages: 3,
-        threads: 256,
         warps: 1,
         copiers: 0,
         measured: [121.5, 304.9, 364.5, 356.5],
@@ -42,7 +41,6 @@ const STAGES: [Stage; 3] = [
         name: "s3a 128x128 5st",
         tile: (128, 128),
         stages: 5,
-        threads: 256,
         warps: 4,
         copiers: 4,
         measured: [220.9, 466.0, 571.5, 598.4],
@@ -51,7 +49,6 @@ const STAGES: [Stage; 3] = [
         name: "s3b 128x256 4st",
         tile: (128, 256),
         stages: 4,
-        threads: 256,
         warps: 4,
         copiers: 4,
         measured: [129.5, 495.7, 704.7, 760.5],
@@ -65,7 +62,7 @@ fn target(s: &Stage) -> Target {
     gpu.tiles = vec![s.tile];
     gpu.stages = vec![s.stages];
     gpu.depths = vec![64];
-    gpu.threads = vec![s.threads];
+    gpu.threads = vec![256];
     gpu.copiers = vec![s.copiers];
     gpu.rasters = vec![8];
     gpu.splits = vec![];
@@ -116,7 +113,8 @@ fn product_of(plan: &Plan) -> (&Step, TileProgram) {
 /// How far a prediction may be from what was measured.
 const WITHIN: f64 = 0.15;
 
-/// The stage with bulk copies by threads that multiply too is none that a schedule has.
+/// That kernels whose warps copy reach 0.95 of the L2 is chosen by the last two stages; all else is what other kernels are
+/// predicted by. The stage with bulk copies by threads that multiply too is none that a schedule has.
 #[test]
 fn products_take_what_was_measured_of_their_stage() {
     let mut wrong = String::new();

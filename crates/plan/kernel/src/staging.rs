@@ -1,6 +1,6 @@
 //! Rules for tiles that are staged in shared memory. Planner and emitters must agree on them.
-use crate::{Access, AxisId, Swizzle};
-use layout::Dim;
+use crate::{Access, Axis, AxisId, Swizzle};
+use layout::{Dim, Leaf};
 
 /// Neighbours along an axis that a thread touches at once, at most.
 pub const MOST_NEIGHBOURS: u32 = 8;
@@ -35,43 +35,36 @@ impl Access {
         }
         1
     }
-}
 
-impl Access {
-    /// Whether every piece of `lines` positions of one axis and `depth` of another, of so many `bits` each and of
-    /// extents so `long` and so `deep`, lies in one run, in lines of 16 bytes along the depth: those of all positions
-    /// side by side, and behind them those of the next 16 bytes of the depth. Without swizzle, tensor-core instructions
-    /// of a warpgroup read it like that.
-    pub fn image(&self, lines: (AxisId, i64, &Dim), depth: (AxisId, i64, &Dim), bits: u32) -> bool {
-        let (Some(vector), (axis, n, long), (deep, k, whole)) =
-            (i64::from(128).checked_div(bits.into()), lines, depth)
-        else {
-            return false;
-        };
+    /// Whether every piece of `lines` positions of one axis and `depth` of another, elements of so many `bits`, lies in
+    /// one run: in lines of 16 bytes along the depth, those of all positions side by side, and behind them those of the
+    /// next 16 bytes of the depth. Tensor-core instructions of a warpgroup read it like that, without a swizzle.
+    pub fn image(
+        &self,
+        axes: &[Axis],
+        (line, lines): (AxisId, i64),
+        (along, depth): (AxisId, i64),
+        bits: u32,
+    ) -> bool {
+        let extent = |a: AxisId| axes.get(a as usize)?.extent.known();
         let leaves = |a: AxisId| -> Option<Vec<(i64, i64)>> {
-            let t = self.terms.iter().find(|t| t.axis == a)?;
-            let known = |l: &layout::Leaf| Some((l.extent.known()?, l.stride.known()?));
-            t.leaves.iter().map(known).collect()
+            let known = |l: &Leaf| Some((l.extent.known()?, l.stride.known()?));
+            self.term(a)?.leaves.iter().map(known).collect()
         };
-        let (Some(own), Some(inner)) = (leaves(axis), leaves(deep)) else {
-            return false;
-        };
-        let side = match own[..] {
-            // All of it is in one panel.
-            [(_, s)] => s == vector && long.known().is_some_and(|e| e <= n),
-            [_, (e, s)] => s == vector && e == n,
+        let vector = i64::from(128 / bits.clamp(1, 128));
+        let beside = match leaves(line).as_deref() {
+            // All of them are in one panel.
+            Some(&[(_, s)]) => s == vector && extent(line).is_some_and(|e| e <= lines),
+            Some(&[_, (e, s)]) => (e, s) == (lines, vector),
             _ => false,
         };
-        let along = match inner[..] {
-            [(_, far), (e, near)] => far == n * vector && (e, near) == (vector, 1),
+        let deep = match leaves(along).as_deref() {
+            Some(&[(_, far), near]) => far == lines * vector && near == (vector, 1),
             _ => false,
         };
-        let whole = whole.known().is_some_and(|e| k > 0 && e % k == 0);
-        side && along
-            && whole
-            && k % vector == 0
-            && self.bounds.is_empty()
-            && self.indexed.is_empty()
+        let whole = extent(along).is_some_and(|e| depth > 0 && e % depth == 0);
+        let plain = self.bounds.is_empty() && self.indexed.is_empty();
+        beside && deep && whole && depth % vector == 0 && plain
     }
 }
 

@@ -5,7 +5,7 @@ use kernel::{
     Declared, Fragment, Given, Kernel, KernelError, Mapping, Number, Place, Schedule, Stmt,
     Template,
 };
-use layout::{DType, Dim};
+use layout::{DType, Dim, Leaf};
 use shopfloor_kernel as kernel;
 
 /// `k` with its programs in the order in which a text gives them.
@@ -185,6 +185,21 @@ fn given_round_trip(k: &Kernel, schedules: Vec<Schedule>) -> String {
     text
 }
 
+/// The product with its second factor as the image of tiles of 128 columns.
+fn with_image(mut k: Kernel) -> Kernel {
+    let leaf = |extent, stride| Leaf {
+        extent: Dim::Known(extent),
+        stride: Dim::Known(stride),
+    };
+    for t in &mut k.operands[1].access.terms {
+        t.leaves = match t.axis {
+            1 => vec![leaf(32, 128 * 4096), leaf(128, 8)],
+            _ => vec![leaf(512, 128 * 8), leaf(8, 1)],
+        };
+    }
+    k
+}
+
 #[test]
 fn schedules_of_every_kind_are_read_back() {
     let d = Dim::Known;
@@ -216,7 +231,7 @@ fn schedules_of_every_kind_are_read_back() {
         assert_eq!((g.computing(), g.shared_out()), (256, [224, 56]));
     }
     copied.places[1] = Place::Image { stages: 3 };
-    let text = given_round_trip(&k, vec![copied]);
+    let text = given_round_trip(&with_image(k), vec![copied]);
     assert!(text.contains("warps 8x1 and 4 to copy,"), "{text}");
     assert!(text.contains("in shared, 3 stages, as it lies"), "{text}");
     let read = Declared::parse(&text.replace("and 4", "and 3")).unwrap();

@@ -6,7 +6,7 @@
 //! and because pointers, strides and counts must describe memory that is valid for the access named in
 //! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
-use super::simd::Simd;
+use super::simd::{Simd, ops};
 use std::arch::x86_64::*;
 
 /// Eight lanes of AVX2 and FMA.
@@ -14,20 +14,6 @@ use std::arch::x86_64::*;
 pub struct Avx2;
 
 static LANES: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
-
-/// Writes the trait's functions, each one expression of intrinsics.
-macro_rules! ops {
-    ($(fn $name:ident ( $($a:ident : $t:ty),* ) $(-> $r:ty)? = $e:expr;)*) => {
-        $(
-            #[inline(always)]
-            #[allow(unused_unsafe, reason = "some lines are plain arithmetic")]
-            unsafe fn $name($($a: $t),*) $(-> $r)? {
-                // SAFETY: the caller vouches for the instruction set and for the lanes touched.
-                unsafe { $e }
-            }
-        )*
-    };
-}
 
 // SAFETY: masked instructions touch only the lanes of their mask.
 unsafe impl Simd for Avx2 {

@@ -7,7 +7,7 @@
 //! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
 use super::avx2::{hsum4x256, hsum256};
-use super::simd::Simd;
+use super::simd::{Simd, ops};
 use std::arch::x86_64::*;
 
 /// Sixteen lanes of AVX-512 (F, VL, DQ, BW).
@@ -18,20 +18,6 @@ pub struct Avx512;
 fn lanes(n: usize) -> __mmask16 {
     // n <= 16, so the shift stays inside u32.
     ((1_u32 << n) - 1) as u16
-}
-
-/// Writes the trait's functions, each one expression of intrinsics.
-macro_rules! ops {
-    ($(fn $name:ident ( $($a:ident : $t:ty),* ) $(-> $r:ty)? = $e:expr;)*) => {
-        $(
-            #[inline(always)]
-            #[allow(unused_unsafe, reason = "some lines are plain arithmetic")]
-            unsafe fn $name($($a: $t),*) $(-> $r)? {
-                // SAFETY: the caller vouches for the instruction set and for the lanes touched.
-                unsafe { $e }
-            }
-        )*
-    };
 }
 
 // SAFETY: masked instructions touch only the lanes of their mask.

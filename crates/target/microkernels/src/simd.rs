@@ -149,3 +149,20 @@ pub unsafe trait Simd: Copy + 'static {
     /// Asks for the line at `p` in L2; `p` need not be valid.
     unsafe fn prefetch(p: *const f32);
 }
+
+/// Writes functions of [`Simd`], each one expression of intrinsics.
+#[cfg(target_arch = "x86_64")]
+macro_rules! ops {
+    ($(fn $name:ident ( $($a:ident : $t:ty),* ) $(-> $r:ty)? = $e:expr;)*) => {
+        $(
+            #[inline(always)]
+            #[allow(unused_unsafe, reason = "some lines are plain arithmetic")]
+            unsafe fn $name($($a: $t),*) $(-> $r)? {
+                // SAFETY: the caller vouches for the instruction set and for the lanes touched.
+                unsafe { $e }
+            }
+        )*
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(super) use ops;

@@ -8,7 +8,7 @@
 //! contracts.
 
 use super::portable::{MAGIC, Portable};
-use super::simd::Simd;
+use super::simd::{Simd, ops};
 use std::arch::x86_64::*;
 
 /// Eight lanes of SSE2.
@@ -32,20 +32,6 @@ fn two<A: Copy, R>(a: [A; 2], b: [A; 2], f: impl Fn(A, A) -> R) -> [R; 2] {
 macro_rules! both {
     ($a:expr, $f:ident $(::<$n:literal>)?) => { one($a, |a| $f$(::<$n>)?(a)) };
     ($a:expr, $b:expr, $f:ident) => { two($a, $b, |a, b| $f(a, b)) };
-}
-
-/// Writes the trait's functions, each one expression.
-macro_rules! ops {
-    ($(fn $name:ident ( $($a:ident : $t:ty),* ) $(-> $r:ty)? = $e:expr;)*) => {
-        $(
-            #[inline(always)]
-            #[allow(unused_unsafe, reason = "some lines are plain arithmetic")]
-            unsafe fn $name($($a: $t),*) $(-> $r)? {
-                // SAFETY: the caller vouches for the lanes touched.
-                unsafe { $e }
-            }
-        )*
-    };
 }
 
 // SAFETY: partial loads and stores are those of `Portable`.

@@ -191,6 +191,18 @@ pub(super) fn matrix_product(rng: &mut Rng) -> Case {
     product_sized(rng, [batch, m, nn, k], types, deep)
 }
 
+/// A product for instructions of warpgroups, with whole pieces of the depth, along which both factors lie.
+pub(crate) fn warpgroup_product(rng: &mut Rng) -> Case {
+    let (d, sum) = rng.of(&[
+        (DType::F16, F),
+        (DType::BF16, F),
+        (DType::I8, DType::I32),
+        (DType::U8, DType::I32),
+    ]);
+    let (m, nn, k) = (rng.some(150), rng.some(100), 128 * rng.some(4));
+    product_sized(rng, [1, m, nn, k], (d, d, sum), true)
+}
+
 /// A convolution for matrix instructions.
 pub(super) fn matrix_conv(rng: &mut Rng) -> Case {
     let (batch, c, oc) = (

@@ -115,6 +115,29 @@ fn together(
     Ok(())
 }
 
+/// Whether products alone read a tile, and each of its pieces is a run of the operand that it is loaded from.
+fn image(k: &Kernel, s: &Schedule, t: TileId) -> bool {
+    let (mut operands, mut over) = (vec![], BTreeSet::<AxisId>::new());
+    for x in &k.body {
+        match x {
+            Stmt::Load { dst, operand } if *dst == t => operands.push(*operand),
+            Stmt::Contract { a, b, over: o, .. } if *a == t || *b == t => over.extend(o),
+            x if x.reads().contains(&t) => return false,
+            _ => {}
+        }
+    }
+    let sized = k.tiles[t as usize].axes.iter();
+    let sized = sized.map(|&a| (a, s.positions(k, a).unwrap_or(0)));
+    let sized = sized.filter(|p| p.1 != 1);
+    let (deep, own): (Vec<_>, Vec<_>) = sized.partition(|p| over.contains(&p.0));
+    let (&[lines], &[depth], &[operand]) = (&own[..], &deep[..], &operands[..]) else {
+        return false;
+    };
+    let operand = &k.operands[operand as usize];
+    let bits = operand.dtype.bits();
+    operand.access.image(&k.axes, lines, depth, bits)
+}
+
 /// Several stages are copies that run ahead of the loop that reads them: whoever reads such a tile
 /// must do so in the loop that copies it, at the same pace as everything copied there. A swizzle must
 /// be undone by itself and keep elements inside their tile.
@@ -127,15 +150,10 @@ fn staged(k: &Kernel, s: &Schedule, g: &GpuMapping, b: &Blame) -> Result<(), Ker
         let tile = &k.tiles[t];
         let loaded = |x: &Stmt| matches!(x, Stmt::Load { dst, .. } if *dst == t as TileId);
         if let Place::Image { .. } = place {
-            let read = |x: &Stmt| match x {
-                Stmt::Contract { a, b, .. } => *a == t as TileId || *b == t as TileId,
-                _ => false,
-            };
-            let others = k.body.iter().filter(|x| !read(x) && !loaded(x));
-            let alone = !others.flat_map(Stmt::reads).any(|x| x == t as TileId);
-            b.need(alone && stages > 1 && g.copiers > 0, "image", || {
+            let fits = stages > 1 && g.copiers > 0 && image(k, s, t as TileId);
+            b.need(fits, "image", || {
                 format!(
-                    "tile '{}' is shared as it lies; that is for a factor that a warp copies ahead and products alone read",
+                    "tile '{}' is shared as it lies; that is for the factor of a product alone, in whose operand every piece is one run, copied ahead by a warp",
                     tile.name
                 )
             })?;

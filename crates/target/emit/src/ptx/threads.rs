@@ -360,6 +360,7 @@ fn in_sides(
         stages: p.stages,
         behind: p.behind,
         copiers: p.copiers,
+        turns: p.turns(),
         warps,
     };
     let computing = sides.computing();

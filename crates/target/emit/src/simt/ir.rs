@@ -148,8 +148,8 @@ pub enum Warpgroup {
     Wait(u32),
 }
 
-/// Pieces that pass through stages of shared memory: the last warps of the CTA copy them, each warp every so manieth
-/// piece, as soon as its stage is free; all other threads compute with them, one piece after the other, as soon as it
+/// Pieces that pass through stages of shared memory: the last warps of the CTA copy them in turns
+/// ([`Pipeline::turns`]), each piece as soon as its stage is free; all other threads compute with them, one piece after the other, as soon as it
 /// is there.
 ///
 /// The body begins with values of all threads; it has two [`Inst::Side`]s, the first of those that copy. What follows
@@ -171,6 +171,14 @@ pub struct Pipeline {
     pub barriers: u32,
     /// Registers of each thread that computes and of each that copies, from here on.
     pub registers: [u32; 2],
+}
+
+impl Pipeline {
+    /// Warps that copy in turns: no more than there are stages. A barrier says which of two phases it is in; a warp whose
+    /// next piece lies two rounds of stages further on would take the phase before the one that it waits for for it.
+    pub fn turns(&self) -> u32 {
+        self.copiers.min(self.stages).max(1)
+    }
 }
 
 /// One instruction.

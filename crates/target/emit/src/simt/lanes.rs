@@ -387,9 +387,7 @@ impl Look<'_> {
             | Inst::Fault { .. } => {}
         }
     }
-}
 
-impl Look<'_> {
     /// A loop, which is instruction number `at`, with its counter, bounds and step.
     fn looped(&mut self, at: usize, (i, from, to, step): (Reg, Reg, Reg, Reg), body: &[Inst]) {
         let (from, to, step) = (self.of(from), self.of(to), self.of(step));

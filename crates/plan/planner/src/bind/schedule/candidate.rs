@@ -1,6 +1,6 @@
 //! Ways to run a kernel, and the one chosen.
 
-use kernel::{Access, AxisId, Kernel, OperandId, Schedule, TileId};
+use kernel::{Access, AxisId, Kernel, Operand, OperandId, Role, Schedule, TileId};
 use layout::DType;
 use machine::{Cost, Work};
 use std::sync::Arc;
@@ -16,6 +16,21 @@ pub(crate) struct Candidate {
     pub schedule: Arc<Schedule>,
     /// Operands that are read from a packed copy.
     pub packed: Vec<(OperandId, Packed)>,
+}
+
+impl Candidate {
+    /// Tasks must not share bytes: where they would, one task does all that they did, in their order.
+    pub fn bytes_of_one_task(&mut self) {
+        let shared = |o: &Operand| {
+            let writes = o.role == Role::Write && o.dtype.bits() < 8;
+            writes && !kernel::whole_bytes(&self.kernel, &self.schedule, o)
+        };
+        if self.kernel.operands.iter().any(shared) {
+            let s = Arc::make_mut(&mut self.schedule);
+            let tasks = std::mem::take(&mut s.grid);
+            s.loops.splice(0..0, tasks);
+        }
+    }
 }
 
 /// The way chosen, with its prediction.

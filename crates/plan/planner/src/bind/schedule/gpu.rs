@@ -122,7 +122,9 @@ pub(super) fn with_image(space: &Space, image: Image) -> Vec<Candidate> {
     let (Some(gpu), Some(p)) = (&space.ctx.target.gpu, Product::of(space.kernel)) else {
         return vec![];
     };
-    let groups = gpu.fragments.iter().filter(|f| f.warps() > 1);
+    let acc = space.kernel.tiles[p.acc as usize].dtype;
+    let groups = gpu.fragments.iter();
+    let groups = groups.filter(|f| f.warps() > 1 && f.factors == Factors::Whole && f.acc == acc);
     let of = |&f: &Fragment| {
         let g = Gpu {
             space,
@@ -130,8 +132,7 @@ pub(super) fn with_image(space: &Space, image: Image) -> Vec<Candidate> {
             image: Some(image),
             fragment: Some(f),
         };
-        let acc = space.kernel.tiles[p.acc as usize].dtype;
-        if f.acc == acc { g.product(&p) } else { vec![] }
+        g.product(&p)
     };
     groups.flat_map(of).collect()
 }
@@ -364,11 +365,9 @@ impl Gpu<'_> {
         let mut found = vec![];
         let fits = |t: &&(u32, u32)| group.is_none_or(|f| t.1 == f.n && t.0 >= f.m);
         for &(m, n) in self.gpu.tiles.iter().filter(fits) {
-            let side = self.image.map(|i| if i.tile == p.a { m } else { n });
-            if self
-                .image
-                .is_some_and(|i| side != u32::try_from(i.lines).ok())
-            {
+            // An image is that of its own tiles.
+            let other = |i: Image| i64::from(if i.tile == p.a { m } else { n }) != i.lines;
+            if self.image.is_some_and(other) {
                 continue;
             }
             let (rows, columns) = (self.split(&p.rows, m), self.split(&p.columns, n));
@@ -423,14 +422,11 @@ impl Gpu<'_> {
     /// Numbers of warps that only copy: some where what is multiplied is what was copied, by warpgroups.
     fn copiers(&self) -> Vec<u32> {
         let whole = |f: &Fragment| f.warps() > 1 && f.factors == Factors::Whole;
-        match self.fragment.filter(whole) {
-            Some(_) if self.image.is_some() => {
-                let copying = self.gpu.copiers.iter().copied();
-                copying.filter(|&c| c > 0).collect()
-            }
-            Some(_) if !self.gpu.copiers.is_empty() => self.gpu.copiers.clone(),
-            _ => vec![0],
+        if !self.fragment.as_ref().is_some_and(whole) || self.gpu.copiers.is_empty() {
+            return vec![0];
         }
+        let all = self.gpu.copiers.iter().copied();
+        all.filter(|&c| c > 0 || self.image.is_none()).collect()
     }
 
     /// Positions of a summed axis in the longest line that a warpgroup's instructions read: pieces are few then, and
@@ -839,9 +835,10 @@ impl Gpu<'_> {
                     }
                 }
             };
-            places[tile as usize] = match self.image {
-                Some(i) if i.tile == tile => Place::Image { stages },
-                _ => Place::Shared { swizzle, stages },
+            let image = self.image.is_some_and(|i| i.tile == tile);
+            places[tile as usize] = match image {
+                true => Place::Image { stages },
+                false => Place::Shared { swizzle, stages },
             };
             let beside = self.fragment.map_or(0, |f| f.copies_beside());
             // One piece is copied, one made ready and one multiplied.
@@ -850,10 +847,8 @@ impl Gpu<'_> {
             }
             let size = i64::from(bits / 8) * i64::from(stages + beside);
             bytes = bytes.checked_add(elements.checked_mul(size)?)?;
-            if self.image.is_some_and(|i| i.tile == tile) {
-                if !self.lies(r, tile, operand) {
-                    return None;
-                }
+            // Its copies are no loads of threads.
+            if image {
                 continue;
             }
             let source = &kernel.operands[operand as usize];
@@ -864,22 +859,6 @@ impl Gpu<'_> {
             run = run.min(n * each);
         }
         Some((bytes, run))
-    }
-
-    /// Whether every piece of a tile lies in one run of its operand, as warpgroups read it.
-    fn lies(&self, r: &Renumbered, tile: TileId, operand: OperandId) -> bool {
-        let kernel = &r.kernel;
-        let own = kernel.tiles[tile as usize].axes.iter();
-        let sized = own.filter_map(|&a| Some((a, r.tile_of(a).filter(|&n| n > 1)?)));
-        let side = |a: AxisId| r.rows.contains(&a) || r.columns.contains(&a);
-        let (lines, deep): (Vec<_>, Vec<_>) = sized.partition(|&(a, _)| side(a));
-        let (&[(line, n)], &[(along, k)]) = (&lines[..], &deep[..]) else {
-            return false;
-        };
-        let extent = |a: AxisId| &kernel.axes[a as usize].extent;
-        let source = &kernel.operands[operand as usize];
-        let (lines, depth) = ((line, n, extent(line)), (along, k, extent(along)));
-        source.access.image(lines, depth, source.dtype.bits())
     }
 
     /// Axes of `tile` that are summed, rows or columns together with `axis`.

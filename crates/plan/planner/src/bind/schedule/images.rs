@@ -42,9 +42,10 @@ fn faster(
     let kernel = relaid::read_from(kernel.clone(), &copies);
     let space = Space::new(ctx, &kernel);
     let mut found = gpu::with_image(&space, image);
-    found
-        .iter_mut()
-        .for_each(|c| c.packed.extend(copies.iter().cloned()));
+    found.iter_mut().for_each(|c| {
+        c.bytes_of_one_task();
+        c.packed.extend(copies.iter().cloned());
+    });
     let prints = ctx.prints().filter(|_| !facts.whole);
     let search = Search::all(prints, found.len());
     let ranks = ranked(ctx, &found, 0, facts.constant, search).ok()?;

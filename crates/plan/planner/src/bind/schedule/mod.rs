@@ -41,7 +41,6 @@ use rank::{COUNTED, Search, ranked};
 pub(crate) use renumber::numbered_as;
 use renumber::{lanes_last, ordered};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 pub use sweep::Sweep;
 pub(crate) use tiles::fill;
 
@@ -73,14 +72,14 @@ pub(crate) fn choose(
     }
     plan::pause();
     let gpu = ctx.target.gpu.is_some();
-    let plain = ordered(kernel);
+    let (given, plain) = (kernel, ordered(kernel));
     let deep = match gpu {
         true => relaid::along_depth(ctx, &plain, facts),
         false => None,
     };
     let (kernel, relaid) = match gpu {
-        true => relaid::relaid(ctx, plain.clone(), facts),
-        false => (plain.clone(), vec![]),
+        true => relaid::relaid(ctx, plain, facts),
+        false => (plain, vec![]),
     };
     let kernel = &kernel;
     let space = Space {
@@ -93,7 +92,7 @@ pub(crate) fn choose(
     if let Some((kernel, copies)) = &deep {
         let mut more = gpu::along_depth(&Space::new(ctx, kernel));
         more.iter_mut().for_each(|c| {
-            bytes_of_one_task(c);
+            c.bytes_of_one_task();
             c.packed.extend(copies.iter().cloned());
         });
         // Of equals the first is taken.
@@ -130,7 +129,7 @@ pub(crate) fn choose(
         return Ok(in_parts(kernel, found, (first, &best[0].3), packed, whys));
     }
     if gpu && ctx.pack && ctx.sweep.is_none() {
-        images::tried(ctx, &plain, facts, (&mut list, &mut best));
+        images::tried(ctx, &ordered(given), facts, (&mut list, &mut best));
     }
     let others = best.iter().skip(1).take(KEPT);
     let alternatives: Vec<Alternative> = others
@@ -171,26 +170,13 @@ fn candidates(space: &Space, facts: &Facts) -> Result<Vec<Candidate>, String> {
         true => gpu::candidates(space),
         false => generated(space, facts.constant),
     };
-    list.iter_mut().for_each(bytes_of_one_task);
+    list.iter_mut().for_each(Candidate::bytes_of_one_task);
     match list.is_empty() {
         false => Ok(list),
         true => Err(format!(
             "target {} has no schedule for a kernel of family {:?} with these element types and extents",
             ctx.target.name, kernel.family
         )),
-    }
-}
-
-/// Tasks must not share bytes: where they would, one task does all that they did, in their order.
-fn bytes_of_one_task(c: &mut Candidate) {
-    let shared = |o: &kernel::Operand| {
-        let writes = o.role == kernel::Role::Write && o.dtype.bits() < 8;
-        writes && !kernel::whole_bytes(&c.kernel, &c.schedule, o)
-    };
-    if c.kernel.operands.iter().any(shared) {
-        let s = Arc::make_mut(&mut c.schedule);
-        let tasks = std::mem::take(&mut s.grid);
-        s.loops.splice(0..0, tasks);
     }
 }
 

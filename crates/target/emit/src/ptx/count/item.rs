@@ -31,8 +31,9 @@ pub(in crate::ptx) struct Sides {
     /// Stages, and how many pieces later one is free.
     pub stages: u32,
     pub behind: u32,
-    /// Warps that copy, and all of the CTA.
+    /// Warps that copy, those of them that take turns, and all of the CTA.
     pub copiers: u32,
+    pub turns: u32,
     pub warps: u32,
 }
 

@@ -363,18 +363,18 @@ impl Clock<'_> {
     }
 
     /// Pieces that some warps copy while others compute with them, each of the former and all of the latter with pipes of
-    /// their own: the schedulers have turns to spare where copies are ahead. A few pieces more than there are stages are gone through, the others
-    /// take as long as the last of these.
+    /// their own: the schedulers have turns to spare where copies are ahead. A few pieces more than there are stages are
+    /// gone through, the others take as long as the last of these.
     fn sides(&mut self, s: &Sides) {
         let (warps, begin) = (self.warps, self.now);
         let ctas = (warps / f64::from(s.warps)).max(1.0);
         let computing = (warps * s.computing()).max(1.0);
-        let (stages, copiers) = (s.stages as usize, s.copiers.max(1) as usize);
-        let (mut copied, mut over) = (vec![(begin, self.free); copiers], vec![]);
+        let (stages, turns) = (s.stages as usize, s.turns as usize);
+        let (mut copied, mut over) = (vec![(begin, self.free); turns], vec![]);
         let passes = s.pieces.min(f64::from(s.stages) + AHEAD).floor();
         self.sided = true;
         for piece in 0..passes as usize {
-            let own = &mut copied[piece % copiers];
+            let own = &mut copied[piece % turns];
             let last = piece.checked_sub(stages).map(|n| n + s.behind as usize);
             let free = last.and_then(|n| over.get(n)).copied().unwrap_or(begin);
             let now = std::mem::replace(&mut self.now, free.max(own.0));

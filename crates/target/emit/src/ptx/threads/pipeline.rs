@@ -109,7 +109,7 @@ impl Printer<'_> {
         let i = self.r(piece);
         let [more, fewer] = p.registers;
         let shared_out = *self.source == Source::Entry && more > fewer;
-        let step = if copies { p.copiers } else { 1 };
+        let step = if copies { p.turns() } else { 1 };
         if copies {
             let q = self.temp("tp");
             self.line(format_args!("setp.lt.u32 {q}, {thread}, {computing};"));
@@ -119,6 +119,11 @@ impl Printer<'_> {
             }
             self.line(format_args!("shr.u32 {i}, {thread}, 5;"));
             self.line(format_args!("sub.s32 {i}, {i}, {};", computing / WARP));
+            if p.turns() < p.copiers {
+                let q = self.temp("tp");
+                self.line(format_args!("setp.ge.s32 {q}, {i}, {step};"));
+                self.line(format_args!("@{q} bra $copy_end_{label};"));
+            }
         } else {
             if shared_out {
                 self.line(format_args!("setmaxnreg.inc.sync.aligned.u32 {more};"));
@@ -180,9 +185,7 @@ impl Printer<'_> {
             "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [{barrier}], {bytes};"
         ));
         self.line(format_args!(
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes {}, {}, {bytes}, [{barrier}];",
-            format_args!("[{to}]"),
-            format_args!("[{from}]")
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{to}], [{from}], {bytes}, [{barrier}];"
         ));
         self.out.push_str(&format!("{label}:\n"));
         Ok(())

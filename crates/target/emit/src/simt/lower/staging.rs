@@ -66,29 +66,14 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// Copies the current piece of `operand`, which lies as the tile does, to where `first` is the first element.
+    /// Copies the current piece of `operand`, which lies as the tile does by the rules of schedules, to where `first` is the
+    /// first element.
     pub(super) fn copy_at_once(
         &mut self,
         operand: OperandId,
         home: &SharedTile,
         first: Reg,
     ) -> Result<()> {
-        let source = &self.kernel.operands[operand as usize];
-        let axes = |of: bool| {
-            let own = home.axes.iter().filter(|a| a.1 > 1);
-            let mut own = own.filter(|a| self.group_of(a.0).is_some() == of);
-            match (own.next(), own.next()) {
-                (Some(&(a, n)), None) => Some((a, n, &self.kernel.axes[a as usize].extent)),
-                _ => None,
-            }
-        };
-        let lies = |(lines, depth)| source.access.image(lines, depth, source.dtype.bits());
-        if !axes(true).zip(axes(false)).is_some_and(lies) {
-            return self.fail(
-                "image",
-                format!("operand '{}' does not lie as its tile does", source.name),
-            );
-        }
         let at = self.origin();
         let p = self.place(operand, &at)?;
         self.b.push(Inst::Bulk {

@@ -72,7 +72,7 @@ impl<M: Memory> Machine<'_, M> {
         for piece in 0..pieces {
             let free = (piece - behind).max(0) + stages;
             while copied < pieces.min(free) {
-                let warp = computing + copied as usize % p.copiers as usize * WARP;
+                let warp = computing + copied as usize % p.turns() as usize * WARP;
                 let own: Vec<bool> = (0..self.lanes).map(|l| l / WARP == warp / WARP).collect();
                 self.side(parts.sides[0], copied, &own)?;
                 self.handed_over(&arrays, (copied % stages, stages));
