@@ -248,6 +248,20 @@ impl GpuMapping {
         }
     }
 
+    /// What the warps do, as texts of schedules say it: `8x1 and 4 to copy`.
+    pub fn warps_text(&self) -> String {
+        let [rows, columns] = self.warps;
+        let deep = match self.deep() {
+            1 => String::new(),
+            n => format!("x{n} deep"),
+        };
+        let copying = match self.copiers {
+            0 => String::new(),
+            n => format!(" and {n} to copy"),
+        };
+        format!("{rows}x{columns}{deep}{copying}")
+    }
+
     /// Threads that compute, from 0 on: all but those of [`GpuMapping::copiers`].
     pub fn computing(&self) -> u32 {
         self.threads

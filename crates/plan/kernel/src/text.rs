@@ -184,18 +184,9 @@ pub(crate) fn mapping(k: &Kernel, m: &Mapping) -> String {
                 ),
             };
             format!(
-                "cta {} threads, warps {}x{}{}{}, rows {}, columns {}, {fragment}{spread}, loads of {} B{}, {} registers",
+                "cta {} threads, warps {}, rows {}, columns {}, {fragment}{spread}, loads of {} B{}, {} registers",
                 g.threads,
-                g.warps[0],
-                g.warps[1],
-                match g.deep() {
-                    1 => String::new(),
-                    n => format!("x{n} deep"),
-                },
-                match g.copiers {
-                    0 => String::new(),
-                    n => format!(" and {n} to copy"),
-                },
+                g.warps_text(),
                 axes(k, &g.rows),
                 axes(k, &g.columns),
                 g.load_bytes,

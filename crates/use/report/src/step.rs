@@ -78,10 +78,7 @@ pub fn schedule_text(kernel: &kernel::Kernel, s: &Schedule) -> String {
                 parts.push(format!("{}x{}", m.mr, m.nr));
             }
         }
-        Mapping::Gpu(g) => parts.push(format!(
-            "{} threads {}x{}",
-            g.threads, g.warps[0], g.warps[1]
-        )),
+        Mapping::Gpu(g) => parts.push(format!("{} threads {}", g.threads, g.warps_text())),
     }
     parts.join(" | ")
 }

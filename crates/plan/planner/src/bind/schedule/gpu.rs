@@ -4,18 +4,21 @@
 //! Factors of contractions are staged in shared memory, everything else is in registers or read
 //! where it is used. Axes are numbered so that a staged tile's last axis is the one along which its
 //! operand is contiguous: tiles are stored in the order of their axes.
+mod attention;
+mod spread;
+mod stage;
+
 use super::candidate::{Candidate, Image};
 use super::form::gather_loops;
-use super::gpu_swizzle::{NEIGHBOURS, group_lines, line_swizzle, word_swizzle};
+use super::gpu_swizzle::group_lines;
 use super::product::Product;
 use super::renumber::renumbered;
-use super::{gpu_flat, gpu_layout, query, tiles};
+use super::{gpu_flat, query, tiles};
 use crate::bind::ctx::Space;
 use kernel::{
     AxisId, AxisTile, Factors, Fragment, GpuMapping, GpuTarget, Kernel, Mapping, Operand,
-    OperandId, Place, Schedule, Spread, Stmt, Swizzle, TileId,
+    OperandId, Place, Schedule, Swizzle, TileId,
 };
-use layout::DType;
 use machine::calc;
 
 /// Registers of a thread that tile programs may count on, whatever a machine has.
@@ -203,7 +206,7 @@ impl Renumbered {
         let sources: Vec<(TileId, OperandId)> = staged
             .map(|&(t, _)| Some((t, space.source(t)?)))
             .collect::<Option<_>>()?;
-        let new = order(&kernel, &sources, image)?;
+        let new = stage::order(&kernel, &sources, image)?;
         let to = |a: AxisId| new[a as usize];
         let cuts = |v: &[AxisTile]| {
             let each = v.iter().map(|c| AxisTile {
@@ -229,83 +232,6 @@ impl Renumbered {
         let extent = &self.kernel.axes[a as usize].extent;
         cut.map(|t| t.tile).or_else(|| extent.known())
     }
-}
-
-/// Rows and columns over threads for plain multiply-adds: the squarest share per thread, with at least four
-/// columns together. `summed` is the innermost axis that is summed.
-fn multiply_add_spread(r: &Renumbered, threads: u32, summed: AxisId) -> Option<Vec<Spread>> {
-    let sized = |v: &[AxisId]| -> Option<Vec<(AxisId, i64)>> {
-        v.iter().map(|&a| Some((a, r.tile_of(a)?))).collect()
-    };
-    let (rows, columns) = (sized(&r.rows)?, sized(&r.columns)?);
-    let size = |v: &[(AxisId, i64)]| v.iter().fold(1i64, |p, a| p.saturating_mul(a.1));
-    let (m, n) = (size(&rows), size(&columns));
-    let along = (0..=threads.ilog2())
-        .map(|i| 1u32 << i)
-        .filter(|&c| i64::from(c) <= n && i64::from(threads / c) <= m)
-        .min_by_key(|&c| m / i64::from(threads / c) + n / i64::from(c))?;
-    let mut lay = gpu_layout::ThreadLayout::new(threads);
-    lay.group(&columns, along, NEIGHBOURS);
-    lay.group(&rows, threads / along, NEIGHBOURS);
-    lay.along(summed, 1, NEIGHBOURS);
-    (lay.used() == threads).then_some(lay.spread)
-}
-
-/// Queries, keys and values' columns over threads for attention in plain multiply-adds: a query's keys lie over
-/// lanes of one warp, which fold them, and columns over the same lanes. What is summed of `queries` and keys lies
-/// together.
-fn attention_spread(r: &Renumbered, threads: u32, queries: TileId) -> Option<Vec<Spread>> {
-    let (&[key], &[column]) = (r.loops.as_slice(), r.columns.as_slice()) else {
-        return None;
-    };
-    let rows: Vec<(AxisId, i64)> = r
-        .rows
-        .iter()
-        .map(|&a| Some((a, r.tile_of(a)?)))
-        .collect::<Option<_>>()?;
-    let m = rows.iter().fold(1i64, |p, a| p.saturating_mul(a.1));
-    let width = r.tile_of(column)?;
-    let lanes = |i: u32| 1u32 << i;
-    let fits = |c: &u32| {
-        let c = i64::from(*c);
-        c <= key.tile && c <= width && i64::from(threads) / c <= m
-    };
-    let each = |c: u32| m / i64::from(threads / c) + (key.tile + width) / i64::from(c);
-    let along = (0..=WARP.ilog2())
-        .map(lanes)
-        .filter(fits)
-        .min_by_key(|&c| each(c))?;
-    let mut lay = gpu_layout::ThreadLayout::new(threads);
-    lay.group(&[(key.axis, key.tile)], along, NEIGHBOURS);
-    lay.group(&rows, threads / along, NEIGHBOURS);
-    if lay.used() != threads {
-        return None;
-    }
-    let neighbours = (width / i64::from(along)).clamp(1, NEIGHBOURS.into());
-    lay.spread.push(Spread {
-        axis: column,
-        stride: 1,
-        count: along,
-        each: 1 << u32::try_from(neighbours).ok()?.ilog2(),
-    });
-    let depth = *r.kernel.tiles[queries as usize].axes.last()?;
-    if summed(&r.kernel, queries, depth) {
-        lay.spread.push(Spread {
-            axis: depth,
-            stride: 1,
-            count: 1,
-            each: NEIGHBOURS,
-        });
-    }
-    Some(lay.spread)
-}
-
-/// Whether the contraction that reads tile `t` sums over axis `a`.
-fn summed(kernel: &Kernel, t: TileId, a: AxisId) -> bool {
-    kernel.body.iter().any(|s| match s {
-        Stmt::Contract { a: x, b, over, .. } => (*x == t || *b == t) && over.contains(&a),
-        _ => false,
-    })
 }
 
 /// Lanes of a warp.
@@ -451,82 +377,6 @@ impl Gpu<'_> {
             return unit(other).filter(|&a| a == image.along);
         }
         unit(p.a).filter(|&a| unit(p.b) == Some(a))
-    }
-
-    /// Scores, folds over them, and a second contraction over the folded axis.
-    fn attention(&self, scores: &Product, values: &Product) -> Vec<Candidate> {
-        let space = self.space;
-        let known = |axes: &[AxisId]| {
-            let mut n = 1i64;
-            for &a in axes {
-                n = n.checked_mul(space.kernel.axes[a as usize].extent.known()?)?;
-            }
-            u32::try_from(n).ok()
-        };
-        let (Some(depth), Some(width)) = (known(&scores.over), known(&values.columns)) else {
-            return vec![];
-        };
-        // The weights are the next product's factor where threads hold them.
-        if self.fragment.is_some_and(|f| f.warps() > 1) {
-            return vec![];
-        }
-        let [key] = values.over.as_slice() else {
-            return vec![];
-        };
-        let step = self.fragment.map_or(1, |f| f.k.max(16));
-        let odd = depth % step != 0 || width % step != 0 || !width.is_power_of_two();
-        if odd && self.fragment.is_some() {
-            return vec![];
-        }
-        let parts = self.fragment.is_some_and(|f| f.products() > 1);
-        let mut found = vec![];
-        for &(m, n) in &self.gpu.tiles {
-            // Products in parts have sums of their own beside those of the whole.
-            let (n, own) = match parts {
-                true => (n / 2, (n / 2).max(width)),
-                false => (n, 0),
-            };
-            // One warp holds whole rows of scores: all warps lie along the rows. Without fragments the weights
-            // are handed from thread to thread in shared memory.
-            let rows = self.split(&scores.rows, m);
-            if rows.is_empty() {
-                continue;
-            }
-            // What keys have and queries have not, as the axis of parts of them.
-            let parts = scores.columns.iter().filter(|a| **a != *key);
-            let alone = parts.chain(&scores.batch);
-            let batch = alone.map(|&axis| AxisTile { axis, tile: 1 });
-            let grid: Vec<AxisTile> = batch.chain(rows).collect();
-            for &threads in &self.gpu.threads {
-                let warps = threads / 32;
-                if self.fragment.is_some() && m % (warps * 16) != 0 {
-                    continue;
-                }
-                found.extend(self.pipelined((threads, &grid), |stages| {
-                    let shape = Shape {
-                        grid: grid.clone(),
-                        loops: vec![AxisTile {
-                            axis: *key,
-                            tile: n.into(),
-                        }],
-                        rows: &scores.rows,
-                        columns: &values.columns,
-                        staged: vec![(scores.a, 1), (scores.b, stages), (values.b, stages)],
-                        // A thread's sums are the next fragment of elements of 16 bits alone.
-                        shared: self
-                            .fragment
-                            .is_none_or(|f| f.input == DType::F32)
-                            .then_some(values.a),
-                        warps: [warps, 1],
-                        copiers: 0,
-                        deep: 1,
-                        raster: 1,
-                    };
-                    self.candidate(shape, m * (2 * n + width + own) / threads)
-                }));
-            }
-        }
-        found
     }
 
     /// Tasks of a grid.
@@ -718,8 +568,8 @@ impl Gpu<'_> {
         let spread = match (self.fragment, s.shared) {
             // Fragments say it.
             (Some(_), _) => vec![],
-            (None, Some(_)) => attention_spread(&r, threads, s.staged.first()?.0)?,
-            (None, None) => multiply_add_spread(&r, threads, r.loops.last()?.axis)?,
+            (None, Some(_)) => spread::attention(&r, threads, s.staged.first()?.0)?,
+            (None, None) => spread::multiply_add(&r, threads, r.loops.last()?.axis)?,
         };
         let mapping = GpuMapping {
             threads,
@@ -779,163 +629,6 @@ impl Gpu<'_> {
         });
         each.min(file / threads / 8 * 8)
     }
-
-    /// Places of tiles before any is staged: loads where they lie, the others in registers or computed anew.
-    fn unstaged_places(&self, kernel: &Kernel) -> Vec<Place> {
-        let of = |t: TileId| match self.fragment.is_none() && kernel::recomputable(kernel, t) {
-            true => Place::Recompute,
-            false => Place::Register,
-        };
-        let mut places: Vec<Place> = (0..kernel.tiles.len() as TileId).map(of).collect();
-        for st in &kernel.body {
-            if let Stmt::Load { dst, .. } = st {
-                places[*dst as usize] = Place::InPlace;
-            }
-        }
-        places
-    }
-
-    /// Puts the staged tiles into shared memory; the bytes that they take there, and the longest run of bytes, up
-    /// to 16, that lies together in every source.
-    fn stage(&self, r: &Renumbered, s: &Shape, places: &mut [Place]) -> Option<(i64, u32)> {
-        let kernel = &r.kernel;
-        let (mut bytes, mut run) = (0i64, 16);
-        for (&(tile, stages), &(_, operand)) in s.staged.iter().zip(&r.sources) {
-            let axes = &kernel.tiles[tile as usize].axes;
-            let mut elements = 1i64;
-            for &a in axes {
-                elements = elements.checked_mul(r.tile_of(a)?)?;
-            }
-            let &last = axes.last()?;
-            // A line is what lies along the last axis and its neighbours of the same group.
-            let group = self.group_of(kernel, tile, last, &r.rows, &r.columns);
-            let line = group
-                .iter()
-                .try_fold(1i64, |n, &a| n.checked_mul(r.tile_of(a)?))?;
-            // Bits per element; swizzles are those of lines of 2-byte elements.
-            let least = if self.fragment.is_some() { 8 } else { 32 };
-            let bits = kernel.tiles[tile as usize].dtype.bits().max(least);
-            let swizzle = match self.fragment {
-                Some(f) if f.warps() > 1 => group_lines(f, u32::try_from(line).ok()?)?,
-                Some(_) if bits == 16 => self.swizzle(u32::try_from(line).ok()?)?,
-                Some(_) if bits == 32 => word_swizzle(line, summed(kernel, tile, last)),
-                Some(f) if f.along_depth() => {
-                    group_lines(f, u32::try_from(line).ok()?).unwrap_or_default()
-                }
-                Some(_) => Swizzle::default(),
-                // Rows and columns that lie along lines are read as they are.
-                None if !summed(kernel, tile, last) => Swizzle::default(),
-                None => {
-                    // A piece has no more positions than the axis.
-                    let there = kernel.axes[last as usize].extent.known();
-                    let whole = there.is_none_or(|n| n >= line);
-                    match whole && r.tile_of(last) == Some(line) {
-                        true => line_swizzle(line, i64::from(bits / 8)),
-                        false => Swizzle::default(),
-                    }
-                }
-            };
-            let image = self.image.is_some_and(|i| i.tile == tile);
-            places[tile as usize] = match image {
-                true => Place::Image { stages },
-                false => Place::Shared { swizzle, stages },
-            };
-            let beside = self.fragment.map_or(0, |f| f.copies_beside());
-            // One piece is copied, one made ready and one multiplied.
-            if beside > 0 && stages < 3 {
-                return None;
-            }
-            let size = i64::from(bits / 8) * i64::from(stages + beside);
-            bytes = bytes.checked_add(elements.checked_mul(size)?)?;
-            // Its copies are no loads of threads.
-            if image {
-                continue;
-            }
-            let source = &kernel.operands[operand as usize];
-            let each = (source.dtype.bits() / 8).max(1);
-            let extent = &kernel.axes[last as usize].extent;
-            let most = (16 / each).max(1);
-            let n = source.access.run(last, extent, r.tile_of(last)?, most);
-            run = run.min(n * each);
-        }
-        Some((bytes, run))
-    }
-
-    /// Axes of `tile` that are summed, rows or columns together with `axis`.
-    fn group_of(
-        &self,
-        kernel: &Kernel,
-        tile: TileId,
-        axis: AxisId,
-        rows: &[AxisId],
-        columns: &[AxisId],
-    ) -> Vec<AxisId> {
-        let over = kernel.body.iter().find_map(|s| match s {
-            Stmt::Contract { a, b, over, .. } if *a == tile || *b == tile => Some(over.clone()),
-            _ => None,
-        });
-        let over = over.unwrap_or_default();
-        let axes = &kernel.tiles[tile as usize].axes;
-        if over.contains(&axis) {
-            return over;
-        }
-        for g in [rows, columns] {
-            if g.contains(&axis) {
-                return g.to_vec();
-            }
-        }
-        axes.iter()
-            .copied()
-            .filter(|a| !over.contains(a) && !rows.contains(a))
-            .collect()
-    }
-
-    /// The swizzle that spreads lines of `inner` elements over most banks.
-    fn swizzle(&self, inner: u32) -> Option<Swizzle> {
-        self.gpu
-            .swizzles
-            .iter()
-            .copied()
-            .filter(|s| s.fits(inner, 16))
-            .max_by_key(|s| s.bits)
-    }
-}
-
-/// New numbers of the axes such that each staged tile's last axis is the contiguous one of its
-/// operand, of an image the one along which its lines lie; `None` when tiles disagree.
-fn order(
-    kernel: &Kernel,
-    sources: &[(TileId, OperandId)],
-    image: Option<Image>,
-) -> Option<Vec<AxisId>> {
-    let n = kernel.axes.len();
-    let mut after: Vec<Vec<AxisId>> = vec![vec![]; n];
-    for &(tile, operand) in sources {
-        let access = &kernel.operands[operand as usize].access;
-        let axes = &kernel.tiles[tile as usize].axes;
-        let unit = |a: &&AxisId| {
-            access
-                .term(**a)
-                .and_then(|t| t.stride())
-                .is_some_and(|s| s.is_one())
-        };
-        let along = image.filter(|i| i.tile == tile).map(|i| i.along);
-        let last = axes.iter().find(|a| match along {
-            Some(along) => **a == along,
-            None => unit(a),
-        });
-        if let Some(&last) = last {
-            after[last as usize].extend(axes.iter().filter(|&&a| a != last));
-        }
-    }
-    let mut new = vec![None; n];
-    for number in 0..n {
-        let free =
-            |a: usize| new[a].is_none() && after[a].iter().all(|&b| new[b as usize].is_some());
-        let next = (0..n).find(|&a| free(a))?;
-        new[next] = Some(number as AxisId);
-    }
-    new.into_iter().collect()
 }
 
 /// Times that innermost loops are written out: as many loads are then under way at once.
