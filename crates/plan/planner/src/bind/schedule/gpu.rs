@@ -595,8 +595,12 @@ impl Gpu<'_> {
             0 => String::new(),
             n => format!(" and {n} that copy"),
         };
+        let image = match self.image {
+            Some(_) => ", a constant as images of its pieces",
+            None => "",
+        };
         let what = format!(
-            "{}, {} warps{deep}{copying}, {bytes} B shared, raster {}",
+            "{}, {} warps{deep}{copying}{image}, {bytes} B shared, raster {}",
             tiles::describe(space, &s.grid, &s.loops),
             computing / WARP,
             s.raster
