@@ -357,12 +357,18 @@ impl Cuts<'_> {
         // What a product makes for the next one is handed over in shared memory, unless halves of words hold it.
         let wide = |t: TileId| self.k.tiles[t as usize].dtype.bits() == 32;
         let made = self.products.iter().flat_map(|p| p.factors);
-        for t in made.filter(|&t| wide(t)) {
-            if places[t as usize] == Place::Register {
-                places[t as usize] = Place::Shared {
+        for t in made {
+            let place = &mut places[t as usize];
+            if *place != Place::Register {
+                continue;
+            }
+            if wide(t) {
+                *place = Place::Shared {
                     swizzle: Swizzle::default(),
                     stages: 1,
                 };
+            } else if kernel::recomputable(self.k, t) && rng.once_in(2) {
+                *place = Place::Recompute;
             }
         }
         (places, most)

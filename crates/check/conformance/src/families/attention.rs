@@ -14,7 +14,8 @@ pub(super) fn attention(rng: &mut Rng) -> Case {
     let (h, groups) = rng.of(&[(4, 2), (3, 3), (2, 1), (1, 1)]);
     let sq = rng.some(20);
     let st = sq + rng.extent(20);
-    let kernel = kernel([h, groups, sq, st, rng.some(32), rng.some(32)], F);
+    let sizes = [h, groups, sq, st, rng.some(32), rng.some(32)];
+    let kernel = kernel(sizes, F, rng.once_in(2));
     Case::new(kernel, 2e-5)
 }
 
@@ -30,12 +31,13 @@ pub(super) fn matrix_attention(rng: &mut Rng) -> Case {
         DType::F16 => 11,
         _ => 18,
     };
-    let kernel = kernel([h, groups, sq, st, d, e], factors);
+    let kernel = kernel([h, groups, sq, st, d, e], factors, rng.once_in(2));
     Case::new(kernel, 2f64.powi(1 - digits))
 }
 
-/// Online softmax over t with a causal mask, for heads that share keys, of factors of type `factors`.
-fn kernel([h, groups, sq, st, d, e]: [i64; 6], factors: DType) -> Kernel {
+/// Online softmax over t with a causal mask, for heads that share keys, of factors of type `factors`; where they are
+/// `guarded`, weights of hidden keys are chosen to be 0.
+fn kernel([h, groups, sq, st, d, e]: [i64; 6], factors: DType, guarded: bool) -> Kernel {
     let axes = [
         ("h", n(h)),
         ("q", n(sq)),
@@ -92,7 +94,13 @@ fn kernel([h, groups, sq, st, d, e]: [i64; 6], factors: DType) -> Kernel {
         expr(|x| {
             let (p, m) = (x.input(0, F), x.input(1, F));
             let d = x.sub(p, m);
-            x.unary(Unary::Exp, d)
+            let w = x.unary(Unary::Exp, d);
+            if !guarded {
+                return w;
+            }
+            let (none, zero) = (x.constant(f64::NEG_INFINITY, F), x.constant(0.0, F));
+            let hidden = x.compare(Compare::Eq, p, none);
+            x.select(hidden, zero, w)
         }),
     );
     b.fold(Monoid::sum(F, F), l, w, &[2], None);

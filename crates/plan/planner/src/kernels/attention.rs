@@ -165,12 +165,20 @@ impl Lowering<'_> {
             folded: Vec::new(),
         };
         let space = g_space(&node.inputs[3..], self, &score_dims);
+        // Where nothing is added to them, scores of 16 bits are not rounded between the sums and the weights.
+        let narrow = matches!(product, DType::F16 | DType::BF16) && acc == DType::F32;
+        let unrounded = spec.score.unrounded(0).filter(|_| narrow);
+        let (product, scored) = match unrounded {
+            Some(_) => (acc, acc),
+            None => (product, scored),
+        };
+        let score = unrounded.unwrap_or_else(|| spec.score.clone());
         let raw = super::contract::cast(&mut body.builder, s0, product, &scores);
         let mut args = vec![raw];
         for (v, mapping) in node.inputs[3..].iter().zip(space) {
             args.push(self.tile_of(&mut body, *v, &mapping, n)?);
         }
-        let score = body.localise(&spec.score, &score_dims);
+        let score = body.localise(&score, &score_dims);
         let b = &mut body.builder;
         let s = b.map("score", scored, &scores, score, &args);
         let s = super::contract::cast(b, s, acc, &scores);

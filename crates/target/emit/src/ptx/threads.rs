@@ -745,6 +745,7 @@ impl<'a> Printer<'a> {
             },
             Op::Get(v) => self.line(format_args!("mov.{} {to}, %v{}{v};", moved(ty), prefix(ty))),
             Op::Unary(f, x) => return self.unary(to, *f, *x),
+            Op::Power(x) => self.line(format_args!("ex2.approx.f32 {to}, {};", self.r(*x))),
             Op::Binary(f, x, y) => return self.binary(to, *f, *x, *y),
             Op::Compare(f, x, y) => {
                 let name = match f {

@@ -4,7 +4,7 @@ use super::ir::{Inst, Op, Reg, Ty, Var};
 use expr::{Binary, Compare};
 use foldhash::fast::FixedState;
 use kernel::OperandId;
-use layout::Dim;
+use layout::{DType, Dim};
 use std::collections::HashMap;
 
 /// What a value is made of.
@@ -42,10 +42,14 @@ pub(crate) struct Build {
     /// The block of every open loop's body.
     loops: Vec<usize>,
     blocks: Vec<Block>,
+    /// Values that are others rounded to a type.
+    rounded: HashMap<Reg, (DType, Reg), FixedState>,
     /// What was computed in the open blocks: only looked up, never walked.
     known: HashMap<Key, Reg, FixedState>,
     /// What of it was read of shared memory.
     shared: Vec<Key>,
+    /// Variables that were read since [`Build::read_once`] and not written since, while that is on.
+    gets: Option<HashMap<Var, Reg, FixedState>>,
     /// Neighbours that were loaded in the open blocks, by where and how many.
     runs: HashMap<RunKey, Vec<Reg>, FixedState>,
     /// The same of shared memory.
@@ -108,17 +112,33 @@ impl Build {
         self.push(Inst::Side { piece, body });
     }
 
+    /// Whether a variable that was read, and not written since, is not read again: its value stays in a register.
+    pub fn read_once(&mut self, on: bool) {
+        self.gets = on.then(HashMap::default);
+    }
+
     pub fn push(&mut self, i: Inst) {
+        if let Some(gets) = &mut self.gets {
+            match &i {
+                Inst::Let(..) => {}
+                Inst::Set(v, _) => {
+                    gets.remove(v);
+                }
+                _ => gets.clear(),
+            }
+        }
         if let Some(b) = self.blocks.last_mut() {
             b.insts.push(i);
         }
     }
 
     pub fn open(&mut self) {
+        self.gets.iter_mut().for_each(HashMap::clear);
         self.blocks.push(Block::default());
     }
 
     pub fn close(&mut self) -> Vec<Inst> {
+        self.gets.iter_mut().for_each(HashMap::clear);
         let b = self.blocks.pop().unwrap_or_default();
         for key in &b.own {
             self.known.remove(key);
@@ -154,10 +174,20 @@ impl Build {
 
     /// A value that depends on its arguments alone, or on memory that does not change meanwhile.
     pub fn op(&mut self, ty: Ty, op: Op) -> Reg {
+        if let (Op::Get(v), Some(gets)) = (&op, &self.gets) {
+            let (v, before) = (*v, gets.get(v).copied());
+            return before.unwrap_or_else(|| {
+                let r = self.define(ty, op);
+                self.gets.iter_mut().for_each(|g| {
+                    g.insert(v, r);
+                });
+                r
+            });
+        }
         if matches!(op, Op::Get(_) | Op::Shuffle(..) | Op::AnyLane(_)) {
             return self.define(ty, op);
         }
-        let key = (ty, op);
+        let key = (ty, self.shorter(op));
         if let Some(&r) = self.known.get(&key) {
             return r;
         }
@@ -168,6 +198,9 @@ impl Build {
             Op::Const(v) if !ty.is_float() => self.numbers[r as usize] = Some(v as i64),
             Op::Binary(Binary::Add, x, y) if ty == Ty::I32 => {
                 self.sums.insert(r, (x, y));
+            }
+            Op::Narrow(d, x) => {
+                self.rounded.insert(r, (d, x));
             }
             _ => {}
         }
@@ -182,6 +215,18 @@ impl Build {
         r
     }
 
+    /// The same with arguments that need not be rounded before, where `op` rounds them.
+    fn shorter(&self, op: Op) -> Op {
+        let bare = |d: DType, r: Reg| match self.rounded.get(&r) {
+            Some(&(to, x)) if to == d => x,
+            _ => r,
+        };
+        match op {
+            Op::Pack(d, x, y) => Op::Pack(d, bare(d, x), bare(d, y)),
+            op => op,
+        }
+    }
+
     /// The innermost loop in which what `op` makes changes, and the block that it is computed in.
     fn home(&self, op: &Op) -> (u32, usize) {
         let (now, here) = (self.loops.len() as u32, self.blocks.len().saturating_sub(1));
@@ -193,7 +238,9 @@ impl Build {
                 Some(n) if n != 0 => of(&[x, y]),
                 _ => now,
             },
-            Op::Unary(_, x) | Op::Convert(x) | Op::Bits(x) | Op::Narrow(_, x) => of(&[x]),
+            Op::Unary(_, x) | Op::Power(x) | Op::Convert(x) | Op::Bits(x) | Op::Narrow(_, x) => {
+                of(&[x])
+            }
             Op::Binary(_, x, y) | Op::Compare(_, x, y) | Op::Pack(_, x, y) => of(&[x, y]),
             Op::Select(x, y, z) | Op::MulAdd(x, y, z) => of(&[x, y, z]),
             Op::Get(_)
@@ -427,4 +474,25 @@ impl Build {
             (a, b) => a.or(b),
         }
     }
+}
+
+/// A whole program's instructions without values that nothing reads, of so many values.
+pub(crate) fn without_unread(body: Vec<Inst>, values: usize) -> Vec<Inst> {
+    fn sweep(body: Vec<Inst>, read: &mut [bool]) -> Vec<Inst> {
+        let mut kept = vec![];
+        // A value is read behind its definition alone, there or in bodies.
+        for mut i in body.into_iter().rev() {
+            if matches!(i, Inst::Let(r, _) if !read[r as usize]) {
+                continue;
+            }
+            if let Some(inner) = i.body_mut() {
+                *inner = sweep(std::mem::take(inner), read);
+            }
+            i.reads(&mut |r, _| read[r as usize] = true);
+            kept.push(i);
+        }
+        kept.reverse();
+        kept
+    }
+    sweep(body, &mut vec![false; values])
 }

@@ -60,6 +60,8 @@ pub enum Op {
     Get(Var),
     /// A function; argument and result are of one type, `IsNan` and `IsInf` give a Bool.
     Unary(Unary, Reg),
+    /// `2^x` of an F32, within `2^-22` of it.
+    Power(Reg),
     /// A function of two values of the result's type; shifts are by less than the width, right
     /// ones logical; divisors are not 0.
     Binary(Binary, Reg, Reg),
@@ -341,6 +343,7 @@ impl Op {
         match *self {
             Op::Const(_) | Op::Thread | Op::Task | Op::Dim(_) | Op::Get(_) => {}
             Op::Unary(_, x)
+            | Op::Power(x)
             | Op::Convert(x)
             | Op::Bits(x)
             | Op::Narrow(_, x)
@@ -431,6 +434,17 @@ impl Inst {
             | Inst::Pipeline { body, .. }
             | Inst::Side { body, .. } => body,
             _ => &[],
+        }
+    }
+
+    /// The instructions inside this one, where it has a body.
+    pub fn body_mut(&mut self) -> Option<&mut Vec<Inst>> {
+        match self {
+            Inst::For { body, .. }
+            | Inst::If { body, .. }
+            | Inst::Pipeline { body, .. }
+            | Inst::Side { body, .. } => Some(body),
+            _ => None,
         }
     }
 }

@@ -630,6 +630,10 @@ impl<M: Memory> Machine<'_, M> {
                 self.vars[*v as usize * self.lanes + l]
             }
             Op::Unary(f, x) => self.unary(*f, *x, l)?,
+            Op::Power(x) => {
+                let x = f32::from_bits(self.get(*x, l) as u32);
+                u64::from(x.exp2().to_bits())
+            }
             Op::Binary(f, x, y) => self.binary(*f, *x, *y, l)?,
             Op::Compare(f, x, y) => {
                 let (a, b) = (of(self, *x), of(self, *y));

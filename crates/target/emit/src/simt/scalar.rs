@@ -9,7 +9,7 @@ use super::build::Build;
 use super::circular::circular;
 use super::ir::{Op, Reg, Ty};
 use super::remainder;
-use expr::{Binary, Compare, Expr, Inst, Scalar, Unary};
+use expr::{Binary, Compare, Expr, Inst, Ref, Scalar, Unary};
 use layout::DType;
 
 /// What a program could not be turned into.
@@ -23,8 +23,17 @@ pub(crate) fn eval(
     index: &mut dyn FnMut(&mut Build, u32) -> Out<Reg>,
 ) -> Out<Vec<Reg>> {
     let types = e.types().map_err(|x| x.to_string())?;
+    let weights = |r: usize| match types[r] {
+        DType::F32 => expr::shifted_exp(&e.insts, r as u32),
+        _ => None,
+    };
+    let needed = needed(e, &weights);
     let mut v: Vec<Reg> = Vec::with_capacity(e.insts.len());
-    for (inst, &d) in e.insts.iter().zip(&types) {
+    for (n, (inst, &d)) in e.insts.iter().zip(&types).enumerate() {
+        if !needed[n] {
+            v.push(Reg::MAX);
+            continue;
+        }
         let at = |r: &u32| v[*r as usize];
         let of = |r: &u32| types[*r as usize];
         let ty = Ty::of(d).ok_or_else(|| format!("values of {d} have no form on this target"))?;
@@ -40,15 +49,47 @@ pub(crate) fn eval(
             Inst::Unary(f, a) => unary(b, *f, at(a), of(a))?,
             Inst::Binary(f, x, y) => binary(b, *f, at(x), at(y), d)?,
             Inst::Compare(c, x, y) => compare(b, *c, at(x), at(y), of(x))?,
-            Inst::Select(c, x, y) => {
-                let (c, x, y) = (at(c), at(x), at(y));
-                b.select(c, x, y)
-            }
+            Inst::Select(c, x, y) => match weights(n) {
+                Some((x, m)) => weight(b, at(&x), at(&m)),
+                None => b.select(at(c), at(x), at(y)),
+            },
             Inst::Cast(a, to) => cast(b, at(a), of(a), *to)?,
         };
         v.push(r);
     }
     Ok(e.outputs.iter().map(|&o| v[o as usize]).collect())
+}
+
+/// Which instructions the outputs are made of, where `weights` says what is made of two values at once.
+fn needed(e: &Expr, weights: &impl Fn(usize) -> Option<(Ref, Ref)>) -> Vec<bool> {
+    let mut needed = vec![false; e.insts.len()];
+    for &o in &e.outputs {
+        needed[o as usize] = true;
+    }
+    for (n, inst) in e.insts.iter().enumerate().rev() {
+        if !needed[n] {
+            continue;
+        }
+        let read: Vec<Ref> = match weights(n) {
+            Some((x, m)) => vec![x, m],
+            None => inst.args().collect(),
+        };
+        read.iter().for_each(|&r| needed[r as usize] = true);
+    }
+    needed
+}
+
+/// `x == -inf ? 0 : exp(x - m)` of f32 for weights that are summed, whose absolute error counts: with 0 for an `m` of
+/// -inf no choice is left for the element, and the exponent's rounding, which grows with `m - x`, is weighed by the
+/// result.
+fn weight(b: &mut Build, x: Reg, m: Reg) -> Reg {
+    let (zero, none) = (number(b, 0.0), number(b, f64::NEG_INFINITY));
+    let unseen = b.compare(Compare::Eq, m, none);
+    let m = b.select(unseen, zero, m);
+    let d = b.sub(x, m);
+    let log2e = number(b, std::f64::consts::LOG2_E);
+    let d = b.mul(d, log2e);
+    b.op(Ty::F32, Op::Power(d))
 }
 
 fn constant(b: &mut Build, v: f64, d: DType) -> Reg {

@@ -108,6 +108,7 @@ impl Program {
                 let f: Unary = f;
                 format!("{} %{x}", lower(f))
             }
+            Op::Power(x) => format!("power %{x}"),
             Op::Binary(f, x, y) => {
                 let f: Binary = f;
                 format!("{} %{x}, %{y}", lower(f))

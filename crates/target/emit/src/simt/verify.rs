@@ -414,6 +414,10 @@ impl Verifier<'_> {
                 }
                 self.is(r, Ty::Bool)
             }
+            Op::Power(x) => {
+                self.is(r, Ty::F32)?;
+                same(&[x])
+            }
             Op::Unary(_, x) | Op::Narrow(_, x) => same(&[x]),
             Op::Binary(_, x, y) => same(&[x, y]),
             Op::Select(p, x, y) => {

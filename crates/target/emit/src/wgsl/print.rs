@@ -22,6 +22,9 @@ fn to_u32(x: f32) -> u32 { return select(select(u32(x), 4294967295u, x >= 429496
 fn exp_f(x: f32) -> f32 {
   return select(exp(clamp(x, -105.0, 89.0)) * select(1.0, bitcast<f32>(infinity), x > 88.72284), x, is_nan(x));
 }
+fn power_f(x: f32) -> f32 {
+  return select(exp2(clamp(x, -150.0, 127.99)) * select(1.0, bitcast<f32>(infinity), x >= 128.0), x, is_nan(x));
+}
 fn log_f(x: f32) -> f32 {
   let small = x < 1.17549435e-38;
   let l = log(select(x, x * 16777216.0, small)) - select(0.0, 16.635532, small);
@@ -475,6 +478,7 @@ impl Printer<'_> {
             ),
             Op::Get(v) => format!("v{v}"),
             Op::Unary(f, x) => self.unary(*f, *x)?,
+            Op::Power(x) => format!("power_f(r{x})"),
             Op::Binary(f, x, y) => self.binary(*f, *x, *y)?,
             Op::Compare(f, x, y) => {
                 let sign = match f {

@@ -368,7 +368,9 @@ impl Compiler<'_> {
     fn select(&mut self, r: Ref, [c, a, b]: [Ref; 3], params: &mut Params) -> Result<R, String> {
         let own = self.types[r as usize];
         let kind = Kind::of(own);
-        if let Some((x, m)) = self.shifted_exp(c, a, b) {
+        if own == DType::F32
+            && let Some((x, m)) = expr::shifted_exp(&self.e.insts, r)
+        {
             let (x, m) = (self.value(x, params)?, self.value(m, params)?);
             let lane = |r: R| self.insts[r].class == Class::Lane;
             if lane(x) && !lane(m) {
@@ -550,22 +552,6 @@ impl Compiler<'_> {
             Kind::of(to),
             class,
         )))
-    }
-
-    /// `x` and `m` of `x == -inf ? 0 : exp(x - m)`.
-    fn shifted_exp(&self, c: Ref, a: Ref, b: Ref) -> Option<(Ref, Ref)> {
-        let exact = |r: Ref, v: f64| matches!(self.inst(r), Inst::Float { bits, .. } if f64::from_bits(*bits) == v);
-        let Inst::Compare(Compare::Eq, x, inf) = *self.inst(c) else {
-            return None;
-        };
-        let Inst::Unary(Unary::Exp, d) = *self.inst(b) else {
-            return None;
-        };
-        let Inst::Binary(Binary::Sub, y, m) = *self.inst(d) else {
-            return None;
-        };
-        let f32s = self.types[x as usize] == DType::F32;
-        (f32s && x == y && exact(inf, f64::NEG_INFINITY) && exact(a, 0.0)).then_some((x, m))
     }
 
     /// `x` of `x * max(0, min(1, x/6 + 1/2))`, and of `x * max(0, min(6, x + 3)) / 6`.

@@ -139,7 +139,7 @@ impl Lower<'_> {
         let right = self.factor(b, home, (columns, over), depth)?;
         let left = match &*self.homes[a as usize].clone() {
             TileStorage::Shared(home) => Left::Staged(self.factor(a, home, (rows, over), depth)?),
-            TileStorage::Held { .. }
+            TileStorage::Held { .. } | TileStorage::Formula(_)
                 if fragment.input.bits() == 16 && fragment.warps() == 1 && self.map.deep() == 1 =>
             {
                 Left::Held(self.held_factor(a, rows, over)?)

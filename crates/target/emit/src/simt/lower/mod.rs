@@ -19,7 +19,7 @@ mod walk;
 mod warpgroup;
 mod warpgroup_parts;
 
-use super::build::Build;
+use super::build::{Build, without_unread};
 use super::ir::{Buffer, Inst, Op, Program, Reg, Ty, Warpgroup};
 use crate::EmitError;
 use expr::{Binary, Compare};
@@ -121,7 +121,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         name: kernel.name.clone(),
         threads: whole.threads,
         registers: map.fragment.map(|_| map.registers),
-        body: b.close(),
+        body: without_unread(b.close(), b.regs.len()),
         regs: b.regs,
         vars: b.vars,
         shared,

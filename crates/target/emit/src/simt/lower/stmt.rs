@@ -122,7 +122,9 @@ impl Lower<'_> {
         let own = self.owner(dst);
         let zeroed = self.zeroed.contains(&dst);
         let mut before = vec![];
-        self.guarded(own, |l| {
+        // What rows have is read once for all their elements.
+        self.b.read_once(true);
+        let done = self.guarded(own, |l| {
             l.walk(&axes, &unrolled, guard, l.origin(), &mut |l, at| {
                 let mut given = vec![];
                 for &a in args {
@@ -143,7 +145,9 @@ impl Lower<'_> {
                 let first = l.first_of(at, &run);
                 l.put_run(dst, &first, std::mem::take(&mut before))
             })
-        })
+        });
+        self.b.read_once(false);
+        done
     }
 
     /// 0 as an element of a tile.

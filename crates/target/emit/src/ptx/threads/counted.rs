@@ -1,0 +1,133 @@
+//! The instructions of a printed text as the items that are counted.
+use super::super::count::{Item, Reader, Sides};
+use super::super::lines::Lines;
+use super::super::printed::Printed;
+use crate::simt::ir::{Inst, Pipeline, Program};
+use crate::simt::lanes::{Seen, Touch};
+use std::ops::Range;
+
+/// The part of a text that an instruction made, and within it that of its body.
+#[derive(Clone, Default)]
+pub(super) struct Part {
+    pub whole: Range<usize>,
+    pub body: Range<usize>,
+}
+
+/// A printed text with the part of each instruction of the program, in their order.
+pub(in crate::ptx) struct Counted {
+    pub printed: Printed,
+    pub lines: Lines,
+    pub(super) parts: Vec<Part>,
+}
+
+impl Counted {
+    /// The instructions of `p`, which this is the text of, with what is seen of each.
+    pub fn items(&self, p: &Program, seen: &[Seen], reader: &mut Reader) -> Vec<Item> {
+        let mut parts = self.parts.iter().zip(seen);
+        let mut out = vec![];
+        self.count((&p.body, p.threads / 32), &mut parts, reader, &mut out);
+        out
+    }
+
+    /// The items of `body`, of a CTA of so many warps, of which `parts` has an entry per instruction.
+    fn count<'s>(
+        &self,
+        (body, warps): (&[Inst], u32),
+        parts: &mut dyn Iterator<Item = (&'s Part, &'s Seen)>,
+        reader: &mut Reader,
+        out: &mut Vec<Item>,
+    ) {
+        for i in body {
+            let Some((part, own)) = parts.next() else {
+                return;
+            };
+            let whole = self.lines.within(part.whole.clone());
+            let inside = self.lines.within(part.body.clone());
+            let (before, after) = (whole.start..inside.start, inside.end..whole.end);
+            let mut inner = vec![];
+            let times = match (i, own) {
+                (Inst::For { .. }, own) => {
+                    // The counter's first value is set once, and compared in every pass.
+                    let first = before.len().min(1) + before.start;
+                    reader.read(before.start..first, Touch::default(), out);
+                    reader.read(first..before.end, Touch::default(), &mut inner);
+                    match own {
+                        Seen::Passes(n) => *n,
+                        _ => 1.0,
+                    }
+                }
+                (Inst::Pipeline { pipeline, .. }, _) => {
+                    reader.read(before, Touch::default(), out);
+                    self.count((i.body(), warps), parts, reader, &mut inner);
+                    in_sides(inner, (pipeline, warps), reader, out);
+                    reader.read(after, Touch::default(), out);
+                    continue;
+                }
+                (Inst::Side { .. }, own) => {
+                    reader.read(before, Touch::default(), &mut inner);
+                    match own {
+                        Seen::Passes(n) => *n,
+                        _ => 1.0,
+                    }
+                }
+                (Inst::If { .. }, own) => {
+                    reader.read(before, Touch::default(), out);
+                    match own {
+                        Seen::Share(n) => *n,
+                        _ => 1.0,
+                    }
+                }
+                (_, own) => {
+                    let touch = match own {
+                        Seen::Memory(t) => *t,
+                        _ => Touch::default(),
+                    };
+                    reader.read(whole, touch, out);
+                    continue;
+                }
+            };
+            self.count((i.body(), warps), parts, reader, &mut inner);
+            reader.read(after, Touch::default(), &mut inner);
+            let looped = matches!(i, Inst::For { .. } | Inst::Side { .. });
+            out.push(reader.part(times, looped, inner));
+        }
+    }
+}
+
+/// The items of a pipeline's body: its sides together, and what stands behind them for those that compute.
+fn in_sides(
+    items: Vec<Item>,
+    (p, warps): (&Pipeline, u32),
+    reader: &mut Reader,
+    out: &mut Vec<Item>,
+) {
+    let (mut sides, mut rest) = (vec![], vec![]);
+    for item in items {
+        match item {
+            Item::Part {
+                looped: true,
+                times,
+                body,
+                ..
+            } if sides.len() < 2 => sides.push((times, body)),
+            item if sides.len() < 2 => out.push(item),
+            item => rest.push(item),
+        }
+    }
+    let (Some((pieces, compute)), Some((_, copy))) = (sides.pop(), sides.pop()) else {
+        return;
+    };
+    let sides = Sides {
+        copy,
+        compute,
+        pieces,
+        stages: p.stages,
+        behind: p.behind,
+        copiers: p.copiers,
+        turns: p.turns(),
+        warps,
+    };
+    let computing = sides.computing();
+    out.push(Item::Sides(sides));
+    out.push(reader.part(computing, false, rest));
+}
