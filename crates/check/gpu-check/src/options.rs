@@ -10,7 +10,8 @@ gpu-check [--on DEVICE] [--out DIR] [--seconds N] [--parts A,B] [--models A,B] [
   --on DEVICE      cuda, cuda:N, or emulated:a100, emulated:h100, emulated:t4 [default: cuda:0]
   --out DIR        where bench/gpu/NAME.md and machines/measured/NAME.toml go [default: gpu-check-out]
   --seconds N      how long all of it may take [default: 450]
-  --parts A,B      calibrate, conformance, models, resident, kernels, torch, wgsl [default: all]
+  --parts A,B      calibrate, models, resident, products, kernels, torch,
+                   conformance, wgsl [default: all]
   --models A,B     models to run [default: all that are there]
   --models-in DIR  folder of model folders [default: models beside this program]
 

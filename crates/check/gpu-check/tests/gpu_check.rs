@@ -16,12 +16,17 @@ fn text(bytes: &[u8]) -> String {
 
 /// Runs parts on an emulated A100 within `seconds`; gives the page that is written, its folder and how long it took.
 fn emulated(parts: &str, seconds: &str) -> (String, tempfile::TempDir, Duration) {
+    emulated_on("emulated:a100,sms=4", parts, seconds)
+}
+
+/// As [`emulated`], on the emulated GPU `on`.
+fn emulated_on(on: &str, parts: &str, seconds: &str) -> (String, tempfile::TempDir, Duration) {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().to_str().unwrap();
     let began = Instant::now();
     let o = gpu_check(&[
         "--on",
-        "emulated:a100,sms=4",
+        on,
         "--out",
         out,
         "--seconds",
@@ -35,7 +40,8 @@ fn emulated(parts: &str, seconds: &str) -> (String, tempfile::TempDir, Duration)
     let said = text(&o.stdout) + &text(&o.stderr);
     println!("{said}\n{:.1} s", took.as_secs_f64());
     assert!(o.status.success(), "{said}");
-    let page = dir.path().join("bench/gpu/emulated-a100-sxm4-80gb.md");
+    let mut pages = std::fs::read_dir(dir.path().join("bench/gpu")).unwrap();
+    let page = pages.next().unwrap().unwrap().path();
     let page = std::fs::read_to_string(page).unwrap();
     // Tables are no wider than a hundred columns.
     for fence in page.split("```").skip(1).step_by(2) {
@@ -72,6 +78,36 @@ fn an_emulated_gpu_is_checked_and_described() {
     let (m, _) = shopfloor::machines::check(&file).unwrap();
     let read = m.level("device").unwrap().read.all;
     assert_eq!(read.source.to_string(), "measured");
+}
+
+/// Every precision and every stage of the recipe runs and agrees with sums in f64.
+#[test]
+fn products_are_timed_stage_by_stage() {
+    if !testing::turn("products_are_timed_stage_by_stage", 5) {
+        return;
+    }
+    let (page, _dir, took) = emulated_on("emulated:h100,sms=4", "products", "90");
+    assert!(took < Duration::from_secs(100));
+    // Each stage and each type, the latter also with few rows.
+    let rows = ["s1 mma.sync", "s3a 128x128", "s3b 128x256"];
+    let types = [
+        "bf16 256^3",
+        "f16 256^3",
+        "f32 256^3",
+        "tf32 256^3",
+        "i8 256^3",
+        "i8 16 x",
+    ];
+    for part in rows.into_iter().chain(types) {
+        assert!(page.contains(part), "no '{part}' in\n{page}");
+    }
+    let counted = page.lines().find(|l| l.starts_with("products "));
+    let counted: Vec<&str> = counted.unwrap().split_whitespace().collect();
+    assert_eq!(
+        counted[..5],
+        ["products", "passed", "13", "0", "0"],
+        "{page}"
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ pub mod generate;
 #[cfg(target_os = "linux")]
 pub mod guard;
 pub mod handwritten;
+pub mod lab;
 pub mod memory;
 pub mod mutate;
 pub mod operators;

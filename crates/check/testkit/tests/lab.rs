@@ -1,97 +1,30 @@
 //! Products that were measured on an H100, stage by stage of a recipe in plain PTX, as schedules predict them.
-use graph::{GraphBuilder, Op};
-use kernel::{Family, Fragment, Place, Target, TileProgram};
-use layout::{DType, Dim, DimBox};
+use kernel::{Family, Place, TileProgram};
+use layout::{DType, DimBox};
 use machine::Machine;
 use plan::{Allotment, Plan, Planner as _, Step, StepWork};
 use planner::{PlanOptions, Planner};
-use shopfloor::{Model, ModelOptions};
+use shopfloor::Precision;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use tensor::{Tensor, WeightStore};
-use testkit::handwritten::{node, product};
+use tensor::Tensor;
+use testkit::lab::{self, SIZES, STAGES, Stage};
 use testkit::tools::tool;
-
-/// Rows, columns and depth of the products.
-const SIZES: [i64; 4] = [1024, 2048, 4096, 8192];
-
-/// What was measured: a stage, what a schedule may have, and TFLOPS for products of [`SIZES`].
-struct Stage {
-    name: &'static str,
-    tile: (u32, u32),
-    stages: u32,
-    /// Warps of its matrix instruction.
-    warps: u32,
-    copiers: u32,
-    measured: [f64; 4],
-}
-
-/// Of `../shared/gpu/h100-lab.txt`.
-const STAGES: [Stage; 3] = [
-    Stage {
-        name: "s1 mma.sync 128x128x64 3st",
-        tile: (128, 128),
-        stages: 3,
-        warps: 1,
-        copiers: 0,
-        measured: [121.5, 304.9, 364.5, 356.5],
-    },
-    Stage {
-        name: "s3a 128x128 5st",
-        tile: (128, 128),
-        stages: 5,
-        warps: 4,
-        copiers: 4,
-        measured: [220.9, 466.0, 571.5, 598.4],
-    },
-    Stage {
-        name: "s3b 128x256 4st",
-        tile: (128, 256),
-        stages: 4,
-        warps: 4,
-        copiers: 4,
-        measured: [129.5, 495.7, 704.7, 760.5],
-    },
-];
-
-/// The target with the schedules of a stage alone.
-fn target(s: &Stage) -> Target {
-    let mut t = emit::ptx::target("sm_90a");
-    let gpu = t.gpu.as_mut().expect("a GPU");
-    gpu.tiles = vec![s.tile];
-    gpu.stages = vec![s.stages];
-    gpu.depths = vec![64];
-    gpu.threads = vec![256];
-    gpu.copiers = vec![s.copiers];
-    gpu.rasters = vec![8];
-    gpu.splits = vec![];
-    let own = |f: &Fragment| f.warps() == s.warps;
-    gpu.fragments.retain(own);
-    t
-}
-
-fn square(n: i64) -> Model {
-    let mut weights = WeightStore::new();
-    let w = Tensor::zeros(DType::BF16, &[n as usize; 2]).expect("memory");
-    let w = weights.add_tensor("w", w).expect("a weight");
-    let mut b = GraphBuilder::new("product", Arc::new(weights));
-    let x = b.input("x", DType::BF16, vec![Dim::Known(n); 2]);
-    let w = b.weight(w).expect("a weight");
-    let op: Op = product(&[0, 1], &[1, 2], &[0, 2]);
-    let y = node(&mut b, op, &[x, w], "y");
-    Model::from_graph("product", &b.finish(&[y]), &ModelOptions::default()).expect("a model")
-}
 
 /// The plan of a stage's product of `n` by `n` by `n`.
 fn planned(s: &Stage, n: i64) -> Plan {
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plan/machine/machines");
     let machine = |name: &str| Machine::from_file(&machines.join(name)).expect("a machine");
     let host = (machine("zen4-2core.toml"), cpu::target(cpu::Isa::Avx2));
-    let on = vec![host, (machine("h100.toml"), target(s))];
+    let on = vec![
+        host,
+        (machine("h100.toml"), s.of(emit::ptx::target("sm_90a"))),
+    ];
     let planner = Planner::new(on, PlanOptions::default());
+    let w = Tensor::zeros(DType::BF16, &[n as usize; 2]).expect("memory");
+    let model = lab::model(n, w, Precision::default()).expect("a model");
     planner
-        .bind(square(n).program(), &DimBox::new(), &Allotment::default())
+        .bind(model.program(), &DimBox::new(), &Allotment::default())
         .expect("a plan")
 }
 
@@ -114,7 +47,7 @@ fn product_of(plan: &Plan) -> (&Step, TileProgram) {
 const WITHIN: f64 = 0.15;
 
 /// That kernels whose warps copy reach 0.95 of the L2 is chosen by the last two stages; all else is what other kernels are
-/// predicted by. The stage with bulk copies by threads that multiply too is none that a schedule has.
+/// predicted by.
 #[test]
 fn products_take_what_was_measured_of_their_stage() {
     let mut wrong = String::new();

@@ -45,3 +45,16 @@ output %y
 ";
     assert_eq!(kernels(text), ["Map 3"]);
 }
+
+/// A sum of a constant is made when the model is loaded, also where it has as many rows as what it is added to.
+#[test]
+fn sums_of_constants_stay_apart() {
+    let text = "graph sums
+input %x: f32[64, 64]
+weight %w: f32[64, 64] @0
+%s: f32[1, 64] = reduce axes=[0] keep=true monoid sum { identity: %0 = const 0.0 f32; out %0 } { lift: %0 = input 0 f32; out %0 } { combine: %0 = input 0 f32; %1 = input 1 f32; %2 = add %0 %1; out %2 } { finish: %0 = input 0 f32; out %0 } %w
+%y: f32[64, 64] = map {%0 = input 0 f32; %1 = input 1 f32; %2 = add %0 %1; out %2} %x, %s
+output %y
+";
+    assert_eq!(kernels(text), ["Map 3"]);
+}

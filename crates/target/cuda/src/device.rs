@@ -19,9 +19,9 @@ pub struct CudaDevice {
     host: Option<Arc<dyn Device>>,
 }
 
-/// The newest architecture printed for that a GPU of this compute capability runs.
-fn arch(info: &DeviceInfo) -> Option<&'static str> {
-    emit::ptx::arch_of(info.compute.major * 10 + info.compute.minor)
+/// The newest architecture printed for that a GPU of this compute capability runs under this driver.
+fn arch(info: &DeviceInfo, driver: u32) -> Option<&'static str> {
+    emit::ptx::arch_under(info.compute.major * 10 + info.compute.minor, driver)
 }
 
 impl CudaDevice {
@@ -42,7 +42,7 @@ impl CudaDevice {
         };
         let context = driver.open(ordinal).map_err(|e| failed(e.to_string()))?;
         let info = context.info();
-        let arch = arch(info).ok_or_else(|| {
+        let arch = arch(info, driver.version()).ok_or_else(|| {
             failed(format!(
                 "{} has compute capability {}.{}; 7.5 and later are printed for",
                 info.name, info.compute.major, info.compute.minor
@@ -63,6 +63,13 @@ impl CudaDevice {
     #[must_use]
     pub fn with_host(mut self, host: Arc<dyn Device>) -> CudaDevice {
         self.host = Some(host);
+        self
+    }
+
+    /// The same, planned for by `target`, which has no value that the GPU's own lacks.
+    #[must_use]
+    pub fn with_target(mut self, target: Target) -> CudaDevice {
+        self.target = target;
         self
     }
 

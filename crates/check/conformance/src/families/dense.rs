@@ -193,14 +193,16 @@ pub(super) fn matrix_product(rng: &mut Rng) -> Case {
 
 /// A product for instructions of warpgroups, with whole pieces of the depth, along which both factors lie.
 pub(crate) fn warpgroup_product(rng: &mut Rng) -> Case {
-    let (d, sum) = rng.of(&[
-        (DType::F16, F),
-        (DType::BF16, F),
-        (DType::I8, DType::I32),
-        (DType::U8, DType::I32),
+    let types = rng.of(&[
+        (DType::F16, DType::F16, F),
+        (DType::BF16, DType::BF16, F),
+        (DType::I8, DType::I8, DType::I32),
+        (DType::U8, DType::U8, DType::I32),
+        (DType::U8, DType::I8, DType::I32),
+        (DType::I8, DType::U8, DType::I32),
     ]);
     let (m, nn, k) = (rng.some(150), rng.some(100), 128 * rng.some(4));
-    product_sized(rng, [1, m, nn, k], (d, d, sum), true)
+    product_sized(rng, [1, m, nn, k], types, true)
 }
 
 /// A convolution for matrix instructions.

@@ -4,6 +4,7 @@ mod conformance;
 mod kernels;
 mod models;
 mod probe;
+mod products;
 mod resident;
 mod torch;
 #[cfg(feature = "webgpu")]
@@ -54,7 +55,7 @@ pub const ALL: &[Part] = &[
     Part {
         name: "models",
         title: "Models against their references, step by step and by a kernel that stays",
-        seconds: 110.0,
+        seconds: 80.0,
         silence: 30.0,
         columns: models::COLUMNS,
         run: models::run,
@@ -66,6 +67,14 @@ pub const ALL: &[Part] = &[
         silence: 30.0,
         columns: resident::COLUMNS,
         run: resident::run,
+    },
+    Part {
+        name: "products",
+        title: "Products in every precision, and the stages of a recipe for Hopper, beside cuBLAS",
+        seconds: 70.0,
+        silence: 60.0,
+        columns: products::COLUMNS,
+        run: products::run,
     },
     Part {
         name: "kernels",
@@ -86,7 +95,7 @@ pub const ALL: &[Part] = &[
     Part {
         name: "conformance",
         title: "Every family at random shapes against the reference",
-        seconds: 90.0,
+        seconds: 60.0,
         silence: 30.0,
         columns: conformance::COLUMNS,
         run: conformance::run,

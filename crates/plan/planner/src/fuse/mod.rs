@@ -59,6 +59,7 @@ pub(crate) fn groups(graph: &Graph, whys: &mut Vec<Why>, savings: &mut Vec<Savin
         outputs: graph.outputs.iter().copied().collect(),
         readers: graph.readers(),
         sizes: graph.sizes_from(),
+        constant: constants(graph),
         whys,
         savings,
     };
@@ -67,6 +68,21 @@ pub(crate) fn groups(graph: &Graph, whys: &mut Vec<Why>, savings: &mut Vec<Savin
     }
     f.absorb();
     f.ordered()
+}
+
+/// By node, whether it is computed from constants alone.
+fn constants(graph: &Graph) -> Vec<bool> {
+    let mut out: Vec<bool> = Vec::with_capacity(graph.nodes.len());
+    for node in &graph.nodes {
+        let constant = |v: &ValueId| match graph.value(*v).source {
+            ValueSource::Weight(_) => true,
+            ValueSource::Input(_) => false,
+            ValueSource::Node(n, _) => out.get(n.0 as usize) == Some(&true),
+        };
+        let all = !node.inputs.is_empty() && node.inputs.iter().all(constant);
+        out.push(all);
+    }
+    out
 }
 
 struct Fuser<'a> {
@@ -80,6 +96,8 @@ struct Fuser<'a> {
     readers: Vec<Vec<NodeId>>,
     /// For every node the values whose sizes it works with though only data gives them.
     sizes: Vec<Vec<ValueId>>,
+    /// By node, whether it is computed from constants alone.
+    constant: Vec<bool>,
     whys: &'a mut Vec<Why>,
     savings: &'a mut Vec<Saving>,
 }
@@ -283,6 +301,13 @@ impl Fuser<'_> {
         }
         if group.nodes.len() >= MAX_NODES {
             return Err(Some(format!("the kernel already holds {MAX_NODES} nodes")));
+        }
+        let constant = |m: &NodeId| self.constant[m.0 as usize];
+        let reduces = group.anchor == Anchor::Row;
+        if reduces && group.nodes.iter().all(constant) && !constant(&n) {
+            return Err(Some(
+                "the kernel's result is a constant, which is made when the model is loaded".into(),
+            ));
         }
         // Views between the group and the node become members when they keep axes apart.
         let mut views = Vec::new();

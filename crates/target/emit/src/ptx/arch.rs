@@ -38,6 +38,20 @@ pub fn arch_of(cc: u32) -> Option<&'static str> {
     }
 }
 
+/// The driver from which on it takes texts of version 8.4, which warpgroups' products of signs with none need: that of CUDA
+/// 12.4.
+const OF_WARPGROUPS: u32 = 12_040;
+
+/// As [`arch_of`], for a driver of this version (12040 for 12.4): one before CUDA 12.4 is given no products of
+/// warpgroups.
+pub fn arch_under(cc: u32, driver: u32) -> Option<&'static str> {
+    let own = arch_of(cc)?;
+    match warpgroups(own) && driver < OF_WARPGROUPS {
+        true => Some(ARCHS[2]),
+        false => Some(own),
+    }
+}
+
 /// What a CTA has on `arch`, as the vendor's table of compute capabilities says; shared memory with the
 /// opt-in for more than 48 KiB.
 pub fn limits(arch: &str) -> CtaLimits {

@@ -22,7 +22,7 @@ mod threads;
 mod user_code;
 
 use crate::EmitError;
-pub use arch::{ARCHS, arch_of};
+pub use arch::{ARCHS, arch_of, arch_under};
 use arch::{caps, limits};
 pub use count::warps;
 pub(crate) use count::{Code, counted};

@@ -30,10 +30,10 @@ pub(crate) fn plain(name: &str) -> String {
         .collect()
 }
 
-/// What stands above everything in a module; version 7.8 knows `sm_90`, 8.0 `sm_90a`.
+/// What stands above everything in a module; version 7.8 knows `sm_90`, 8.4 `sm_90a` with products of signs with none.
 pub(crate) fn module(name: &str, arch: &str) -> String {
     let (version, align) = match warpgroups(arch) {
-        true => ("8.0", 1024),
+        true => ("8.4", 1024),
         false => ("7.8", 128),
     };
     format!(

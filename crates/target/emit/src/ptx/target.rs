@@ -71,9 +71,7 @@ fn warpgroup_fragments() -> Vec<Fragment> {
             factors,
             right,
         };
-        // Those of signs with those of none need texts of version 8.4, which drivers before CUDA 12.4 do not take.
-        let old = |k: &Kind| k.1.is_none();
-        kinds().into_iter().filter(old).map(one)
+        kinds().into_iter().map(one)
     };
     COLUMNS.into_iter().flat_map(of).collect()
 }

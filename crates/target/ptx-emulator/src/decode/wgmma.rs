@@ -83,6 +83,13 @@ impl Builder<'_> {
             }
             _ => return unsupported(m.line(), format!("'{}'", m.all())),
         };
+        if a != b && self.ast.version < (8, 4) {
+            let (major, minor) = self.ast.version;
+            return text(
+                m.line(),
+                format!("'{}' needs .version 8.4, not {major}.{minor}", m.all()),
+            );
+        }
         let integer = matches!(a_ty, MmaTy::S8 | MmaTy::U8);
         let d_half = d_ty == Ty::F16;
         let deep = match a_ty {

@@ -180,7 +180,7 @@ fn fragment(
     };
     let shape = match f.m {
         16 => f.n == 8,
-        64 => (8..=256).contains(&f.n) && f.n.is_multiple_of(8) && f.right.is_none(),
+        64 => (8..=256).contains(&f.n) && f.n.is_multiple_of(8),
         _ => false,
     };
     if !shape || known != Some((f.k, f.acc)) {
