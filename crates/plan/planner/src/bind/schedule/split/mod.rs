@@ -13,7 +13,7 @@ use super::renumber::ordered;
 use super::{gpu, gpu_flat};
 use crate::bind::ctx::{Ctx, Space};
 use crate::bind::launch::handovers;
-use kernel::{AxisId, AxisTile, Kernel};
+use kernel::{AxisId, AxisTile, Family, Kernel};
 use layout::{DType, Dim};
 use pieces::Two;
 
@@ -36,7 +36,12 @@ pub(super) struct Found {
 /// ranked), whose grid has `tasks`.
 pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<Found> {
     let target = ctx.target.gpu.as_ref()?;
-    if tasks >= ctx.workers as u64 || target.splits.is_empty() || !kernel.ordered().is_empty() {
+    // Tasks of an attention have few warps, and wait for one fold after the other.
+    let enough = match kernel.family {
+        Family::Attention => 4 * ctx.workers as u64,
+        _ => ctx.workers as u64,
+    };
+    if tasks >= enough || target.splits.is_empty() || !kernel.ordered().is_empty() {
         return None;
     }
     let space = Space::new(ctx, kernel);
