@@ -6,7 +6,7 @@ use graph::{AttentionSpec, Graph, GraphBuilder, Op, Undefined, View};
 use layout::{DType, Dim, DimBox};
 use plan::Plan;
 use reference::run_graph;
-use shopfloor::{Launch, Model, ModelOptions};
+use shopfloor::{Launch, Model, ModelOptions, Session};
 use shopfloor_testkit::handwritten::{node, values};
 use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
@@ -128,10 +128,14 @@ impl Case {
 }
 
 impl Case {
-    /// What a session gives for `inputs` is what the graph says.
+    /// What an emulated GPU gives for `inputs` is what the graph says.
     fn agrees(&self, bench: &Emulated, inputs: &[(&str, Tensor)], at: &str) {
+        self.agrees_in(&bench.session, inputs, at);
+    }
+
+    fn agrees_in(&self, session: &Session, inputs: &[(&str, Tensor)], at: &str) {
         let given: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (*n, t)).collect();
-        let got = bench.session.run(&given).unwrap().into_vec().remove(0).1;
+        let got = session.run(&given).unwrap().into_vec().remove(0).1;
         let plain: Vec<Tensor> = inputs.iter().map(|i| i.1.clone()).collect();
         let want = &run_graph(&self.graph(), &plain).unwrap()[0];
         let limit = match self.dtype {
@@ -318,6 +322,39 @@ fn low_scores_weigh_as_others() {
         let bench = Emulated::new(gpu, own, None, case.model());
         case.agrees(&bench, &inputs, gpu);
     }
+}
+
+/// Where nothing is added to scores of 16 bits they are not rounded to them, on any device.
+#[test]
+fn scores_may_leave_the_range_of_their_type() {
+    let case = Case {
+        queries: 40,
+        keys: 45,
+        mask: Mask::Causal,
+        symbol: false,
+        ..CASES[3]
+    };
+    let mut inputs = case.inputs(case.keys);
+    for (_, t) in &mut inputs[..2] {
+        for i in 0..t.len() {
+            t.set_f64(i, 150.0 * t.get_f64(i));
+        }
+    }
+    let row = |t: &Tensor, i: usize| (0..64).map(|j| t.get_f64(i * 64 + j)).collect::<Vec<_>>();
+    let product = |i, j| -> f64 {
+        let (q, k) = (row(&inputs[0].1, i), row(&inputs[1].1, j));
+        q.iter().zip(k).map(|(x, y)| x * y).sum()
+    };
+    let pairs = (0..case.queries).flat_map(|i| (0..case.keys).map(move |j| (i, j)));
+    let most = pairs.map(|(i, j)| product(i, j).abs()).fold(0.0, f64::max);
+    assert!(most > 65_504.0, "{most}");
+    for gpu in ["h100", "t4"] {
+        let own = EmulatedGpu::named(gpu).unwrap();
+        let bench = Emulated::new(gpu, own, None, case.model());
+        case.agrees(&bench, &inputs, gpu);
+    }
+    let session = Session::builder().commit(case.model()).unwrap();
+    case.agrees_in(&session, &inputs, "the host");
 }
 
 /// An attention as a text of a user's: `begin` fills its maximum, sum and values, `last` sums the weights and the values.

@@ -2,7 +2,7 @@
 //! in the `reference` crate.
 use crate::Graph;
 use expr::{Expr, Monoid};
-use layout::{Dim, Layout};
+use layout::{DType, Dim, Layout};
 use serde::{Deserialize, Serialize};
 use tensor::Attrs;
 
@@ -286,6 +286,16 @@ pub struct AttentionSpec {
     /// What a row is whose softmax has no value.
     #[serde(default)]
     pub undefined: Undefined,
+}
+
+impl AttentionSpec {
+    /// The score in f32 of a product in f32, where it has 16 bits and nothing is added to it: then it is rounded nowhere
+    /// before the softmax, and may leave the range of its type.
+    pub fn unrounded(&self) -> Option<Expr> {
+        let types = self.score.output_types().ok()?;
+        let narrow = matches!(types[..], [DType::F16 | DType::BF16]);
+        self.score.unrounded(0).filter(|_| narrow)
+    }
 }
 
 /// What attention gives for a row whose softmax is NaN. Without any keys (t = 0) the row is 0.

@@ -30,7 +30,8 @@ pub(crate) fn run(s: &AttentionSpec, inputs: &[&Tensor], d: DType, symbols: &Sym
         return Err(format!("{q:?}, {k:?} and {v:?} do not fit each other").into());
     }
     let lookup = |n: &str| symbols.get(n);
-    let score = CompiledExpr::new(&s.score)?.bound(&lookup)?;
+    let unrounded = s.unrounded();
+    let score = CompiledExpr::new(unrounded.as_ref().unwrap_or(&s.score))?.bound(&lookup)?;
     let scores: Vec<usize> = [batch, &[rows, t]].concat();
     let by: Vec<Vec<usize>> = extras
         .iter()

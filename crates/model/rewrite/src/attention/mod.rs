@@ -217,9 +217,15 @@ fn build(e: &mut Edit, n: NodeId, mut m: Match) -> Result<(), Error> {
     let mut b = ExprBuilder::new();
     let product = e.infer_product(m.q.value, m.k.value);
     let mut raw = b.input(0, product);
-    // A constant that scales q or k as a whole can as well scale their product.
-    for operand in [&mut m.q, &mut m.k] {
-        if let Some((value, f, x)) = peel(e, operand.value, product)? {
+    // A constant that scales q or k as a whole can as well scale their product, which must not leave a narrow type's
+    // range before: that is so where it is never rounded to one.
+    let spec = AttentionSpec {
+        score: m.score.clone(),
+        undefined: m.undefined,
+    };
+    let wide = matches!(product, DType::F32 | DType::F64) || spec.unrounded().is_some();
+    for operand in [&mut m.q, &mut m.k].into_iter().filter(|_| wide) {
+        if let Some((value, f, x)) = peel(e, operand.value)? {
             operand.value = value;
             let c = b.push(x);
             raw = b.binary(f, raw, c);
@@ -321,17 +327,9 @@ fn arrange(
     Ok(v)
 }
 
-/// `v` without a multiplication or division by a constant before it, and that operation. In
-/// narrow types the scale keeps the product from overflowing, so it stays.
-fn peel(
-    e: &mut Edit,
-    v: ValueId,
-    product: DType,
-) -> Result<Option<(ValueId, expr::Binary, Inst)>, Error> {
+/// `v` without a multiplication or division by a constant before it, and that operation.
+fn peel(e: &mut Edit, v: ValueId) -> Result<Option<(ValueId, expr::Binary, Inst)>, Error> {
     use expr::Binary::{Div, Mul};
-    if !matches!(product, DType::F32 | DType::F64) {
-        return Ok(None);
-    }
     let mut views = Vec::new();
     let mut at = v;
     loop {

@@ -165,9 +165,7 @@ impl Lowering<'_> {
             folded: Vec::new(),
         };
         let space = g_space(&node.inputs[3..], self, &score_dims);
-        // Where nothing is added to them, scores of 16 bits are not rounded between the sums and the weights.
-        let narrow = matches!(product, DType::F16 | DType::BF16) && acc == DType::F32;
-        let unrounded = spec.score.unrounded(0).filter(|_| narrow);
+        let unrounded = spec.unrounded().filter(|_| acc == DType::F32);
         let (product, scored) = match unrounded {
             Some(_) => (acc, acc),
             None => (product, scored),

@@ -17,7 +17,7 @@ use super::{ParamSpec, ParamValue};
 use crate::EmitError;
 use crate::simt::forms::ThreadOp;
 use crate::simt::ir::{Inst, Op, Pipeline, Program, Reg, Ty, Warpgroup};
-use counted::Part;
+use counted::{Part, pipeline_of};
 use expr::Compare;
 use foldhash::fast::FixedState;
 use layout::DType;
@@ -315,9 +315,7 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
     let lines = Lines::of(&code);
     let (held, registers) = match p.registers {
         // They are shared out among all that the CTA begins with.
-        Some(asked) if *source == Source::Entry && pipeline::of(&p.body).is_some() => {
-            (asked, asked)
-        }
+        Some(asked) if *source == Source::Entry && pipeline_of(&p.body).is_some() => (asked, asked),
         Some(asked) => (super::pressure::estimate(&lines, asked), asked),
         None => {
             let most = super::arch::registers_for(p.threads);

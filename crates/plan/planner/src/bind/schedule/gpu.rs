@@ -5,21 +5,21 @@
 //! where it is used. Axes are numbered so that a staged tile's last axis is the one along which its
 //! operand is contiguous: tiles are stored in the order of their axes.
 mod attention;
+mod shape;
 mod spread;
 mod stage;
 
 use super::candidate::{Candidate, Image};
-use super::form::gather_loops;
 use super::gpu_swizzle::group_lines;
 use super::product::Product;
-use super::renumber::renumbered;
 use super::{gpu_flat, query, tiles};
 use crate::bind::ctx::Space;
 use kernel::{
-    AxisId, AxisTile, Factors, Fragment, GpuMapping, GpuTarget, Kernel, Mapping, Operand,
-    OperandId, Place, Schedule, Swizzle, TileId,
+    AxisId, AxisTile, Factors, Fragment, GpuMapping, Mapping, Operand, Place, Schedule, Swizzle,
+    TileId,
 };
 use machine::calc;
+use shape::{Gpu, Renumbered, Shape, WARP};
 
 /// Registers of a thread that tile programs may count on, whatever a machine has.
 pub(super) const MOST_REGISTERS: u32 = 255;
@@ -175,84 +175,6 @@ fn in_turns(ways: Vec<Vec<Candidate>>) -> Vec<Candidate> {
             return found;
         }
     }
-}
-
-struct Gpu<'a> {
-    space: &'a Space<'a>,
-    gpu: &'a GpuTarget,
-    /// A factor that is shared as it lies, by warps that copy.
-    image: Option<Image>,
-    /// Tensor-core instruction; `None`: multiply-adds.
-    fragment: Option<Fragment>,
-}
-
-/// A candidate's kernel and shape, its axes numbered so that a staged tile's last axis is the one along which its
-/// operand is contiguous.
-struct Renumbered {
-    kernel: Kernel,
-    sources: Vec<(TileId, OperandId)>,
-    grid: Vec<AxisTile>,
-    loops: Vec<AxisTile>,
-    rows: Vec<AxisId>,
-    columns: Vec<AxisId>,
-}
-
-impl Renumbered {
-    fn new(space: &Space, s: &Shape, image: Option<Image>) -> Option<Renumbered> {
-        let mut kernel = space.kernel.clone();
-        let looped: Vec<AxisId> = s.loops.iter().map(|l| l.axis).collect();
-        kernel.body = gather_loops(&kernel, &looped)?;
-        let staged = s.staged.iter();
-        let sources: Vec<(TileId, OperandId)> = staged
-            .map(|&(t, _)| Some((t, space.source(t)?)))
-            .collect::<Option<_>>()?;
-        let new = stage::order(&kernel, &sources, image)?;
-        let to = |a: AxisId| new[a as usize];
-        let cuts = |v: &[AxisTile]| {
-            let each = v.iter().map(|c| AxisTile {
-                axis: to(c.axis),
-                ..*c
-            });
-            each.collect()
-        };
-        let list = |v: &[AxisId]| v.iter().map(|&a| to(a)).collect();
-        Some(Renumbered {
-            kernel: renumbered(kernel, &to),
-            sources,
-            grid: cuts(&s.grid),
-            loops: cuts(&s.loops),
-            rows: list(s.rows),
-            columns: list(s.columns),
-        })
-    }
-
-    /// Positions of an axis that a piece has, where that is known.
-    fn tile_of(&self, a: AxisId) -> Option<i64> {
-        let cut = self.grid.iter().chain(&self.loops).find(|t| t.axis == a);
-        let extent = &self.kernel.axes[a as usize].extent;
-        cut.map(|t| t.tile).or_else(|| extent.known())
-    }
-}
-
-/// Lanes of a warp.
-const WARP: u32 = 32;
-
-/// What a candidate fixes beside the kernel.
-struct Shape<'a> {
-    grid: Vec<AxisTile>,
-    loops: Vec<AxisTile>,
-    rows: &'a [AxisId],
-    columns: &'a [AxisId],
-    /// Staged tiles with their pipeline depth, and the axes and positions of a line.
-    staged: Vec<(TileId, u32)>,
-    /// A factor that threads make and others read, without a tensor-core instruction.
-    shared: Option<TileId>,
-    warps: [u32; 2],
-    /// Warps that only copy.
-    copiers: u32,
-    /// Warps along the depth of a product.
-    deep: u32,
-    raster: i64,
 }
 
 impl Gpu<'_> {
@@ -587,24 +509,7 @@ impl Gpu<'_> {
             spread,
             code: None,
         };
-        let deep = match s.deep {
-            1 => String::new(),
-            n => format!(", {n} of them along the depth"),
-        };
-        let copying = match s.copiers {
-            0 => String::new(),
-            n => format!(" and {n} that copy"),
-        };
-        let image = match self.image {
-            Some(_) => ", a constant as images of its pieces",
-            None => "",
-        };
-        let what = format!(
-            "{}, {} warps{deep}{copying}{image}, {bytes} B shared, raster {}",
-            tiles::describe(space, &s.grid, &s.loops),
-            computing / WARP,
-            s.raster
-        );
+        let what = self.described(&s, (computing, bytes));
         let schedule = Schedule {
             grid: r.grid,
             loops: r.loops,
@@ -620,6 +525,28 @@ impl Gpu<'_> {
             packed: vec![],
         };
         Some((candidate, bytes))
+    }
+
+    /// What a candidate is called, of so many threads that compute and bytes that are shared.
+    fn described(&self, s: &Shape, (computing, bytes): (u32, i64)) -> String {
+        let deep = match s.deep {
+            1 => String::new(),
+            n => format!(", {n} of them along the depth"),
+        };
+        let copying = match s.copiers {
+            0 => String::new(),
+            n => format!(" and {n} that copy"),
+        };
+        let image = match self.image {
+            Some(_) => ", a constant as images of its pieces",
+            None => "",
+        };
+        format!(
+            "{}, {} warps{deep}{copying}{image}, {bytes} B shared, raster {}",
+            tiles::describe(self.space, &s.grid, &s.loops),
+            computing / WARP,
+            s.raster
+        )
     }
 
     /// Registers of each of so many threads.

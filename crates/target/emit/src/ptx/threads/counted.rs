@@ -131,3 +131,11 @@ fn in_sides(
     out.push(Item::Sides(sides));
     out.push(reader.part(computing, false, rest));
 }
+
+/// The pipeline of a program, where it has one.
+pub(super) fn pipeline_of(body: &[Inst]) -> Option<Pipeline> {
+    body.iter().find_map(|i| match i {
+        Inst::Pipeline { pipeline, .. } => Some(*pipeline),
+        i => pipeline_of(i.body()),
+    })
+}

@@ -244,11 +244,3 @@ impl Printer<'_> {
         self.out.push_str(&format!("$kept_{label}:\n"));
     }
 }
-
-/// The pipeline of a program, where it has one.
-pub(super) fn of(body: &[Inst]) -> Option<Pipeline> {
-    body.iter().find_map(|i| match i {
-        Inst::Pipeline { pipeline, .. } => Some(*pipeline),
-        i => of(i.body()),
-    })
-}

@@ -1,7 +1,7 @@
 //! Attention: scores, folds over them, and what they weigh, in one kernel.
 use super::super::candidate::Candidate;
 use super::super::product::Product;
-use super::{Gpu, Shape};
+use super::shape::{Gpu, Shape};
 use kernel::{AxisId, AxisTile};
 use layout::DType;
 

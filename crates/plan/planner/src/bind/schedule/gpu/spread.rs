@@ -1,7 +1,7 @@
 //! How rows, columns and what is summed lie over threads without tensor-core instructions.
 use super::super::gpu_layout;
 use super::super::gpu_swizzle::NEIGHBOURS;
-use super::{Renumbered, WARP};
+use super::shape::{Renumbered, WARP};
 use kernel::{AxisId, Kernel, Spread, Stmt, TileId};
 
 /// Rows and columns over threads for plain multiply-adds: the squarest share per thread, with at least four

@@ -1,9 +1,8 @@
 //! Factors in shared memory: where they lie there, and what that takes.
-use super::super::candidate::Image;
 use super::super::gpu_swizzle::{group_lines, line_swizzle, word_swizzle};
+use super::shape::{Gpu, Renumbered, Shape};
 use super::spread::summed;
-use super::{Gpu, Renumbered, Shape};
-use kernel::{AxisId, Kernel, OperandId, Place, Stmt, Swizzle, TileId};
+use kernel::{AxisId, Kernel, Place, Stmt, Swizzle, TileId};
 
 impl Gpu<'_> {
     /// Places of tiles before any is staged: loads where they lie, the others in registers or computed anew.
@@ -143,41 +142,4 @@ impl Gpu<'_> {
             .filter(|s| s.fits(inner, 16))
             .max_by_key(|s| s.bits)
     }
-}
-
-/// New numbers of the axes such that each staged tile's last axis is the contiguous one of its
-/// operand, of an image the one along which its lines lie; `None` when tiles disagree.
-pub(super) fn order(
-    kernel: &Kernel,
-    sources: &[(TileId, OperandId)],
-    image: Option<Image>,
-) -> Option<Vec<AxisId>> {
-    let n = kernel.axes.len();
-    let mut after: Vec<Vec<AxisId>> = vec![vec![]; n];
-    for &(tile, operand) in sources {
-        let access = &kernel.operands[operand as usize].access;
-        let axes = &kernel.tiles[tile as usize].axes;
-        let unit = |a: &&AxisId| {
-            access
-                .term(**a)
-                .and_then(|t| t.stride())
-                .is_some_and(|s| s.is_one())
-        };
-        let along = image.filter(|i| i.tile == tile).map(|i| i.along);
-        let last = axes.iter().find(|a| match along {
-            Some(along) => **a == along,
-            None => unit(a),
-        });
-        if let Some(&last) = last {
-            after[last as usize].extend(axes.iter().filter(|&&a| a != last));
-        }
-    }
-    let mut new = vec![None; n];
-    for number in 0..n {
-        let free =
-            |a: usize| new[a].is_none() && after[a].iter().all(|&b| new[b as usize].is_some());
-        let next = (0..n).find(|&a| free(a))?;
-        new[next] = Some(number as AxisId);
-    }
-    new.into_iter().collect()
 }
