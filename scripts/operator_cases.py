@@ -851,7 +851,7 @@ def half(op, **attrs):
 def main():
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
-    for part in [contrib, attention, gqa, nbits, quantised, exact, machine_learning, layers, control, ranks, standard, ends]:
+    for part in [contrib, attention, gqa, nbits, quantised, exact, machine_learning, layers, control, ranks, standard, ends, sizes]:
         part()
     total = 0
     for name, c in CASES.items():
