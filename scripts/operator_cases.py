@@ -787,7 +787,55 @@ def ends():
     case("nonzero_scalar", "NonZero", "", dict(x=np.array(3, np.float32)))
     OWN["nonzero_scalar"] = lambda i: np.zeros((0, 1), np.int64)
     case("layernorm_f64", "LayerNormalization", "", dict(x=r.standard_normal((2, 5)), w=r.standard_normal(5)), "w", outputs=3)
+    # A transposed convolution whose pads are a constant, come with the request, or are not read.
+    conv = dict(x=f(r, 1, 2, 4, 5), w=f(r, 2, 3, 3, 2), pads=np.array([1, 0, 1, 1], np.int64), b=f(r, 3))
+    for name, fixed, attrs in [("constant", ["w", "pads", "b"], dict(strides=[2, 3], output_padding=[1, 1])), ("request", ["w", "b"], dict(strides=[2, 2])), ("same", ["w", "b"], dict(strides=[2, 2], auto_pad="SAME_UPPER"))]:
+        case(f"convtransposewithdynamicpads_{name}", "ConvTransposeWithDynamicPads", MS, conv, fixed, attrs, dims=dict(x=["n", 2, "h", "w"]))
+    case("convtransposewithdynamicpads_no_bias", "ConvTransposeWithDynamicPads", MS, {k: v for k, v in conv.items() if k != "b"}, "w", dict(dilations=[2, 1]), dims=dict(x=["n", 2, "h", "w"]))
     case("sum_many", "Sum", "", {f"x{i}": f(r, 2, 3) for i in range(40)})
+
+
+def sizes():
+    """Results of which only the sizes are read. What was assumed of the sizes they are made from holds for them too: the last
+    ten rows of fewer than ten."""
+    r = rng("sizes of results")
+    n, g, info = h.make_node, h.make_graph, h.make_tensor_value_info
+    k = lambda *v: np.array(v, np.int64)
+    far = k(2**63 - 1)
+    w = dict(back=k(-10), far=far, rows=k(0), down=k(-1), two=np.float32(2), row=f(r, 1, 3), one=np.int64(1), at0=k(0))
+    x, keep = f(r, 4, 3), np.array([True, False, True, True])
+    last = lambda x, y: n("Slice", [x, "back", "far", "rows"], [y])
+    def of(name, nodes, out, dims=None, **late):
+        used = {i for node in nodes for i in node.input} | {i for node in nodes for a in node.attribute for b in node_inputs(a.g) for i in b}
+        c = {key: v for key, v in w.items() if key in used}
+        case(name, "Shape", "", dict(x=x) | late | c, list(c), nodes=nodes + [n("Shape", [out], ["y0"])], dims=dict(x=["n", 3], keep=["n"]) | (dims or {}), opset=17)
+    def node_inputs(graph):
+        for node in graph.node:
+            yield node.input
+            for a in node.attribute:
+                yield from node_inputs(a.g)
+    once = g([n("Identity", ["c"], ["c2"]), last("x", "part"), n("Mul", ["part", "two"], ["a"])], "once", [info("i", T.INT64, []), info("c", T.BOOL, [])], [info("c2", T.BOOL, []), info("a", T.FLOAT, None)])
+    of("sizes_loop", [n("Loop", ["trips", ""], ["l"], body=once)], "l", trips=np.array(2, np.int64))
+    branches = dict(then_branch=g([last("x", "a")], "then", [], [info("a", T.FLOAT, None)]), else_branch=g([last("x", "b"), n("Neg", ["b"], ["b2"])], "else", [], [info("b2", T.FLOAT, None)]))
+    of("sizes_if", [n("If", ["yes"], ["l"], **branches)], "l", yes=np.array(True))
+    # One branch inside another that has its own rank, where there is one row.
+    squeezed = dict(then_branch=g([n("Squeeze", ["x", "at0"], ["d"])], "one", [], [info("d", T.FLOAT, None)]), else_branch=g([n("Identity", ["x"], ["e"])], "more", [], [info("e", T.FLOAT, None)]))
+    inner = lambda y: [n("Shape", ["x"], [y + "s"], start=0, end=1), n("Squeeze", [y + "s", "at0"], [y + "n"]), n("Equal", [y + "n", "one"], [y + "c"]), n("If", [y + "c"], [y], **squeezed)]
+    outer = {b: g(inner(y), b, [], [info(y, T.FLOAT, None)]) for b, y in [("then_branch", "p"), ("else_branch", "q")]}
+    of("sizes_if_ranks", [n("If", ["yes"], ["l"], **outer)], "l", yes=np.array(True))
+    CASES["sizes_if_ranks_one"] = CASES["sizes_if_ranks"] | dict(inputs=CASES["sizes_if_ranks"]["inputs"] | dict(x=x[:1]))
+    wide = dict(then_branch=g([n("Add", ["x", "y"], ["a"])], "then", [], [info("a", T.FLOAT, None)]), else_branch=g([n("Sub", ["x", "y"], ["b"])], "else", [], [info("b", T.FLOAT, None)]))
+    of("sizes_if_broadcast", [n("If", ["yes"], ["l"], **wide)], "l", dict(x=["n", 3], y=["m", 3]), y=f(r, 1, 3), yes=np.array(True))
+    CASES["sizes_if_broadcast_other"] = CASES["sizes_if_broadcast"] | dict(inputs=CASES["sizes_if_broadcast"]["inputs"] | dict(x=x[:1], y=f(r, 5, 3)))
+    kept = n("Compress", ["x", "keep"], ["some"], axis=0)
+    of("sizes_late", [kept, last("some", "l")], "l", keep=keep)
+    # From the tenth row from the end up to it, downwards: the first row where there is no tenth.
+    of("sizes_late_downwards", [kept, n("Slice", ["some", "back", "back", "rows", "down"], ["part"]), n("Neg", ["part"], ["l"])], "l", keep=keep)
+    # A branch that takes an extent which only the data gives for 3, where it is 1.
+    thin = dict(then_branch=g([n("Expand", ["some", "to"], ["a"])], "then", [], [info("a", T.FLOAT, None)]), else_branch=g([n("Slice", ["some", "one1", "far", "rows"], ["b"])], "else", [], [info("b", T.FLOAT, None)]))
+    w["to"], w["one1"] = k(3, 1), k(1)
+    of("sizes_late_if", [kept, n("If", ["yes"], ["l"], **thin)], "l", keep=np.array([False, False, True, False]), yes=np.array(True))
+    of("sizes_late_expand", [kept, last("some", "part"), n("Shape", ["part"], ["s"]), n("Expand", ["row", "s"], ["l"])], "l", keep=keep)
 
 
 def half(op, **attrs):
@@ -803,7 +851,7 @@ def half(op, **attrs):
 def main():
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
-    for part in [contrib, attention, gqa, nbits, quantised, exact, machine_learning, layers, control, ranks, standard, ends]:
+    for part in [contrib, attention, gqa, nbits, quantised, exact, machine_learning, layers, control, ranks, standard, ends, sizes]:
         part()
     total = 0
     for name, c in CASES.items():

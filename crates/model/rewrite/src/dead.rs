@@ -1,5 +1,5 @@
 //! Removes nodes whose results are not used.
-use crate::edit::{Edit, refuses};
+use crate::edit::{Edit, of_bodies, refuses, symbols_of};
 use crate::{Error, Fuel, Rewritten};
 use graph::{Graph, SymbolSource, ValueId, ValueSource};
 use layout::Sym;
@@ -55,24 +55,15 @@ fn needed(g: &Graph) -> (Vec<bool>, BTreeSet<Sym>) {
         SymbolSource::Input { .. } => None,
     });
     let late: BTreeMap<&Sym, ValueId> = late.collect();
-    loop {
-        let Some(v) = work.pop() else {
-            // What a needed extent is taken to be equal to is needed too, to see that it is.
-            let before = symbols.len();
-            for a in &g.assumptions {
-                let mut used = BTreeSet::new();
-                a.left.symbols(&mut used);
-                a.right.symbols(&mut used);
-                if !used.is_disjoint(&symbols) {
-                    work.extend(used.iter().filter_map(|s| late.get(s)));
-                    symbols.extend(used);
-                }
-            }
-            if symbols.len() == before {
-                break;
-            }
-            continue;
-        };
+    // A shape may rest on what is assumed of a size and not show it: ten elements are left of the last ten of any number
+    // that is taken to be ten or more.
+    let bodies = g.nodes.iter().flat_map(|n| of_bodies(g, &n.op));
+    for a in g.assumptions.iter().cloned().chain(bodies) {
+        let used = symbols_of(&a);
+        work.extend(used.iter().filter_map(|s| late.get(s)));
+        symbols.extend(used);
+    }
+    while let Some(v) = work.pop() {
         if std::mem::replace(&mut seen[v.0 as usize], true) {
             continue;
         }

@@ -1,6 +1,8 @@
 //! A graph under edit: passes change nodes in place, and order and numbering are restored at the end.
 use crate::{Change, Error, Fuel, Rewritten};
-use graph::{Graph, Node, NodeId, Op, Origin, SymbolSource, Value, ValueId, ValueSource};
+use graph::{
+    Assumption, Graph, Node, NodeId, Op, Origin, SymbolSource, Value, ValueId, ValueSource,
+};
 use layout::{DType, Dim, Sym};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,6 +20,8 @@ pub(crate) struct Edit<'f> {
     /// Where each value stands among the outputs, and among the values that symbols are read from.
     outputs: HashMap<ValueId, Vec<usize>>,
     late: HashMap<ValueId, Vec<usize>>,
+    /// The assumptions, once more were added.
+    assumed: Option<BTreeSet<(Dim, Dim)>>,
     /// Names of all values, once a new one was asked for; looked up only, never walked.
     names: Option<HashSet<String>>,
     fresh: u32,
@@ -50,6 +54,7 @@ impl<'f> Edit<'f> {
             credited: HashMap::new(),
             outputs,
             late,
+            assumed: None,
             names: None,
             graph,
             fresh: 0,
@@ -317,11 +322,26 @@ impl<'f> Edit<'f> {
             }
             self.dead[n.0 as usize] = true;
             self.touched = true;
+            self.inherit(n);
             for i in self.graph.nodes[n.0 as usize].inputs.clone() {
                 self.readers[i.0 as usize].remove(&n.0);
                 if let Some(w) = self.writer(i) {
                     work.push(w);
                 }
+            }
+        }
+    }
+
+    /// Keeps what the bodies of `n`, which goes, are taken for: its shapes may have been read, and no one else asks for
+    /// what they rest on.
+    fn inherit(&mut self, n: NodeId) {
+        let pair = |a: &Assumption| (a.left.clone(), a.right.clone());
+        for a in of_bodies(&self.graph, &self.graph.nodes[n.0 as usize].op) {
+            let assumed = &mut self.assumed;
+            let known =
+                assumed.get_or_insert_with(|| self.graph.assumptions.iter().map(pair).collect());
+            if known.insert(pair(&a)) {
+                self.graph.assumptions.push(a);
             }
         }
     }
@@ -388,13 +408,6 @@ impl<'f> Edit<'f> {
     pub(crate) fn drop_symbols(&mut self, unused: &BTreeSet<Sym>) {
         let before = self.graph.symbols.len();
         self.graph.symbols.retain(|s| !unused.contains(&s.name));
-        // What only they size is not computed any more, so that nothing relies on it.
-        self.graph.assumptions.retain(|a| {
-            let mut used = BTreeSet::new();
-            a.left.symbols(&mut used);
-            a.right.symbols(&mut used);
-            used.is_disjoint(unused)
-        });
         self.touched |= self.graph.symbols.len() != before;
         self.late = late(&self.graph);
     }
@@ -532,6 +545,40 @@ fn ordered(mut g: Graph, dead: &[bool]) -> Graph {
         nodes,
         ..g
     }
+}
+
+/// What the bodies of `op`, a node of `g`, are taken for, where it speaks of symbols that mean something in `g`.
+pub(crate) fn of_bodies(g: &Graph, op: &Op) -> Vec<Assumption> {
+    let bodies = match op {
+        Op::If {
+            then_branch,
+            else_branch,
+        } => vec![then_branch, else_branch],
+        Op::Loop { body, .. } => vec![body],
+        _ => return vec![],
+    };
+    let names = |g: &Graph| -> BTreeSet<Sym> { g.symbols.iter().map(|s| s.name.clone()).collect() };
+    let outer = names(g);
+    let mut out = Vec::new();
+    for b in bodies {
+        // A body declares the symbols of what it captures too, under the names that they have outside.
+        let own: BTreeSet<Sym> = names(b).difference(&outer).cloned().collect();
+        let inner = b.nodes.iter().flat_map(|n| of_bodies(b, &n.op));
+        out.extend(b.assumptions.iter().cloned().chain(inner).filter(|a| {
+            let used = symbols_of(a);
+            // Of numbers alone it says that the body is not to run, which it does not then.
+            !used.is_empty() && used.is_disjoint(&own)
+        }));
+    }
+    out
+}
+
+/// The symbols of both extents.
+pub(crate) fn symbols_of(a: &Assumption) -> BTreeSet<Sym> {
+    let mut used = BTreeSet::new();
+    a.left.symbols(&mut used);
+    a.right.symbols(&mut used);
+    used
 }
 
 /// Whether a branch in the op may be refused.

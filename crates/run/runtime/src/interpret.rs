@@ -194,7 +194,8 @@ pub(crate) fn run_on<'v>(
                 )?;
             }
             PlanSegment::Control { segment } => {
-                control(ctx, plan_set, *segment, &mut slots, &env, depth)?
+                control(ctx, plan_set, *segment, &mut slots, &env, depth)
+                    .map_err(|e| with_late(e, program, &env))?
             }
             PlanSegment::Deferred { segment } => {
                 subprograms(ctx, plan_set, *segment, &mut slots, &mut env, depth)?;
@@ -301,7 +302,8 @@ fn subprograms(
         for &v in &part.inputs {
             inputs.push(slot(program, slots, v)?);
         }
-        let outs = run(ctx, &part.plan_set, inputs, env.clone(), depth + 1)?;
+        let outs = run(ctx, &part.plan_set, inputs, env.clone(), depth + 1)
+            .map_err(|e| with_late(e, program, env))?;
         keep(ctx, &program.name, slots, &part.outputs, outs)?;
         late_symbols(plan_set.late(), &part.outputs, slots, env);
         constraints(program, env)?;
@@ -321,25 +323,42 @@ pub(crate) fn constraints(program: &Program, env: &Env) -> Result<(), RunError> 
         if let (Some(l), Some(r)) = (value(&c.left), value(&c.right))
             && l != r
         {
-            let mut used = BTreeSet::new();
-            c.left.symbols(&mut used);
-            c.right.symbols(&mut used);
-            let late = program.symbols.iter().filter(|s| {
-                let given = matches!(s.origin, SymbolOrigin::Input { .. });
-                !given && used.contains(&s.name)
-            });
-            let late = late.filter_map(|s| Some((s.name.clone(), lookup(env, &s.name)?)));
-            return Err(RunError::Assumed {
-                late: late.collect(),
+            let broken = RunError::Assumed {
+                late: Vec::new(),
                 node: c.node.clone(),
                 left: c.left.clone(),
                 right: c.right.clone(),
                 is: l,
                 other: r,
-            });
+            };
+            return Err(with_late(broken, program, env));
         }
     }
     Ok(())
+}
+
+/// `e` with the symbols that only the data gives `program`. A body, or a part that is planned late, has them as extents
+/// of its inputs.
+fn with_late(mut e: RunError, program: &Program, env: &Env) -> RunError {
+    if let RunError::Assumed {
+        left, right, late, ..
+    } = &mut e
+    {
+        let mut used = BTreeSet::new();
+        left.symbols(&mut used);
+        right.symbols(&mut used);
+        for s in &program.symbols {
+            let given = matches!(s.origin, SymbolOrigin::Input { .. });
+            if !given
+                && used.contains(&s.name)
+                && late.iter().all(|(known, _)| *known != s.name)
+                && let Some(n) = lookup(env, &s.name)
+            {
+                late.push((s.name.clone(), n));
+            }
+        }
+    }
+    e
 }
 
 /// Symbols that the values `made` determine, where they are not known yet.

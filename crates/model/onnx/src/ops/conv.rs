@@ -1,10 +1,14 @@
 //! Conv, ConvTranspose, ConvInteger.
-use super::{OpDef, op, whole_steps};
+use super::{ALL, OpDef, op, other, standard, whole_steps};
 use crate::import::{Ctx, LowerError, Lowered, NodeView};
+use expr::Compare;
 use graph::{ConvSpec, Op, ValueId};
 use layout::{DType, Dim};
 
-pub(crate) const OPS: &[OpDef] = &[op("Conv", conv), op("ConvTranspose", transposed), op("ConvInteger", integer)];
+pub(crate) const OPS: &[OpDef] = &[
+    op("Conv", conv), op("ConvTranspose", transposed), op("ConvInteger", integer),
+    other("com.microsoft", "ConvTransposeWithDynamicPads", padded_by_input),
+];
 
 /// Window attributes shared by convolutions and pools.
 pub(crate) struct Window {
@@ -85,11 +89,11 @@ fn check<'m>(c: &Ctx<'m>, x: ValueId, w: ValueId) -> Lowered {
 }
 
 /// Adds the bias over channels, if any.
-fn biased<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, y: ValueId, bias: Option<ValueId>) -> Lowered<ValueId> {
+fn biased<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, y: ValueId, bias: Option<ValueId>) -> Lowered<ValueId> {
     let Some(b) = bias else { return Ok(y) };
     let rank = c.rank(y);
     let b = c.along(n, n.tmp("bias"), b, rank, 1)?;
-    c.map(n, n.name(0), &[y, b], |e, a| e.add(a[0], a[1]))
+    c.map(n, name, &[y, b], |e, a| e.add(a[0], a[1]))
 }
 
 /// A convolution of two values under the node's attributes.
@@ -116,7 +120,7 @@ fn conv<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let (x, w, b) = (n.input(0)?, n.input(1)?, n.opt(2));
     let name = if b.is_some() { n.tmp("conv") } else { n.name(0) };
     let y = core(c, n, name, x, w)?;
-    let y = biased(c, n, y, b)?;
+    let y = biased(c, n, n.name(0), y, b)?;
     c.set(n, 0, y);
     Ok(())
 }
@@ -145,8 +149,54 @@ fn integer<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
 
 fn transposed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(3)?;
-    let (x, w, b) = (n.input(0)?, n.input(1)?, n.opt(2));
-    check(c, x, w)?;
+    check(c, n.input(0)?, n.input(1)?)?;
+    let y = spread(c, n, n.name(0), n.opt(2), None)?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
+/// A transposed convolution whose pads are an input. They cut the result; where only the data gives them it is
+/// computed whole first.
+fn padded_by_input<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(4)?;
+    let (x, pads, b) = (n.input(0)?, n.input(2)?, n.opt(3));
+    check(c, x, n.input(1)?)?;
+    let r = c.rank(x) - 2;
+    let pads = c.has_shape(n, n.tmp("pads"), pads, &[Dim::Known(2 * r as i64)])?;
+    // Pads that the operator finds itself leave those of the input unread.
+    let own = !matches!(n.text("auto_pad", "NOTSET")?.as_str(), "NOTSET" | "");
+    if own {
+        let y = spread(c, n, n.name(0), b, None)?;
+        c.set(n, 0, y);
+        return Ok(());
+    }
+    if let Some(known) = c.sizes(pads)? {
+        let y = spread(c, n, n.name(0), b, Some(&known))?;
+        c.set(n, 0, y);
+        return Ok(());
+    }
+    let y = spread(c, n, n.tmp("whole"), b, None)?;
+    let half = Dim::Known(r as i64);
+    let starts = c.slice(n, n.tmp("starts"), pads, 0, Dim::ZERO, half.clone())?;
+    let ends = c.slice(n, n.tmp("cut"), pads, 0, half.clone(), half.clone())?;
+    let ends = c.map(n, n.tmp("ends"), &[ends], |e, a| {
+        // An end of -0 would leave nothing.
+        let (zero, far) = (e.int(0, DType::I64), e.int(i64::MAX, DType::I64));
+        let (none, back) = (e.compare(Compare::Eq, a[0], zero), e.sub(zero, a[0]));
+        e.select(none, far, back)
+    })?;
+    let axes: Vec<i64> = (2..2 + r as i64).collect();
+    let axes = c.constant(&n.tmp("axes"), tensor::Tensor::from_i64(&[r], &axes)?)?;
+    standard(c, n, "Slice", ALL.1, |twin| {
+        twin.inputs = [y, starts, ends, axes].map(Some).to_vec();
+        twin.attrs.clear();
+    })
+}
+
+/// What the first two inputs give, named `name`; `pads`: those at the beginnings, then those at the ends, where they are
+/// no attribute.
+fn spread<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, b: Option<ValueId>, pads: Option<&[Dim]>) -> Lowered<ValueId> {
+    let (x, w) = (n.input(0)?, n.input(1)?);
     let extents = c.shape(x)[2..].to_vec();
     let r = extents.len();
     let (k, w) = kernel(c, n, w)?;
@@ -157,6 +207,9 @@ fn transposed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         return Err("output_padding and output_shape must have one number per spatial dimension".into());
     }
     let mut v = window(n, k, &extents)?;
+    if let Some(p) = pads {
+        (v.before, v.after) = (p[..r].to_vec(), p[r..].to_vec());
+    }
     if given.is_some() || auto.starts_with("SAME") {
         for i in 0..r {
             let full = (extents[i].clone() - Dim::ONE) * Dim::Known(v.strides[i])
@@ -185,9 +238,7 @@ fn transposed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         transposed: true,
         outside: 0,
     };
-    let name = if b.is_some() { n.tmp("conv") } else { n.name(0) };
-    let y = c.add1(n, Op::Conv(spec), &[x, w], name)?;
-    let y = biased(c, n, y, b)?;
-    c.set(n, 0, y);
-    Ok(())
+    let product = if b.is_some() { n.tmp("conv") } else { name.clone() };
+    let y = c.add1(n, Op::Conv(spec), &[x, w], product)?;
+    biased(c, n, name, y, b)
 }

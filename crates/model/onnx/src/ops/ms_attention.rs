@@ -207,6 +207,9 @@ fn packed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         s.insert(0, Dim::ONE);
         keys.push((*own, s));
     }
+    if (n.wants(1) || past.is_some()) && sizes[1] != sizes[2] {
+        return Err(format!("its keys of {} columns and values of {} do not share one past; leave past and present out", sizes[1], sizes[2]).into());
+    }
     if n.wants(1) {
         let mut both = Vec::new();
         for (i, (v, s)) in keys.into_iter().enumerate() {
