@@ -62,7 +62,11 @@ class Session:
         native = self._sess
         dims = self._sess_options._dims
         self._inputs_meta = [NodeArg.of(port, dims) for port in native._inputs()]
-        self._outputs_meta = [NodeArg.of(port, dims) for port in native._outputs()]
+        outputs = [NodeArg.of(port, dims) for port in native._outputs()]
+        names = {dim for arg in self._inputs_meta for dim in arg.shape if isinstance(dim, str)}
+        for arg, known in zip(outputs, native._known()):
+            arg.infer(known, names)
+        self._outputs_meta = outputs
         self._overridable_initializers = [NodeArg.of(port, dims) for port in native._overridable()]
         self._model_meta = ModelMetadata(native._metadata())
         self._native_run = native.run
