@@ -397,3 +397,14 @@ def test_coefficients_beyond_those_that_are_needed_are_left(operator):
     made = helper.make_model(helper.make_graph([node], "g", ports[:1], ports[1:]), opset_imports=sets, ir_version=8)
     (y,) = ort.InferenceSession(made.SerializeToString()).run(None, {"x": np.array([[1, 1]], np.float32)})
     assert y.tolist() == [[3.5, 6.5]]
+
+
+def test_providers_of_a_wrong_form_fall_back_as_in_onnxruntime(add):
+    with pytest.raises(TypeError, match="not iterable"):
+        ort.InferenceSession(add, providers=7)
+    for providers, options in ((["CPUExecutionProvider"], [{}, {}]), ([1], None)):
+        with pytest.warns(UserWarning, match="EP Error"):
+            s = ort.InferenceSession(add, providers=providers, provider_options=options)
+        assert s.get_providers() == ["CPUExecutionProvider"]
+        with pytest.raises(ValueError, match="provider"):
+            ort.InferenceSession(add, providers=providers, provider_options=options, enable_fallback=False)

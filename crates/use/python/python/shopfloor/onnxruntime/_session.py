@@ -275,7 +275,16 @@ class InferenceSession(Session):
         self._enable_fallback = bool(kwargs.get("enable_fallback", True))
         self._read_config_from_model = os.environ.get("ORT_LOAD_CONFIG_FROM_MODEL") == "1"
         self._fallback_providers = ["CPUExecutionProvider"]
-        for name in self._set_providers(providers, provider_options):
+        iter(providers or ())  # What has no members is a TypeError, and no fallback.
+        try:
+            unknown = self._set_providers(providers, provider_options)
+        except ValueError as error:
+            if not self._enable_fallback:
+                raise
+            warnings.warn(f"EP Error {error} Falling back to {self._fallback_providers}", stacklevel=2)
+            unknown = self._set_providers(self._fallback_providers, None)
+            self.disable_fallback()
+        for name in unknown:
             warnings.warn(f"Unknown Provider Type: {name}", stacklevel=2)
         self._create_inference_session(self._providers, None)
         if self._read_config_from_model:
