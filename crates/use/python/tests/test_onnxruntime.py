@@ -239,7 +239,7 @@ def test_providers_are_checked(add):
     with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="Unknown Provider Type: Nope"):
         ort.InferenceSession(add).set_providers(["Nope"])
     with pytest.raises(ValueError, match="should be a sequence"):
-        ort.InferenceSession(add, providers=3)
+        ort.InferenceSession(add).set_providers({"CPUExecutionProvider"})
     with pytest.warns(UserWarning, match="Duplicate provider"):
         ort.InferenceSession(add, providers=["CPUExecutionProvider"] * 2)
 
@@ -400,8 +400,9 @@ def test_coefficients_beyond_those_that_are_needed_are_left(operator):
 
 
 def test_providers_of_a_wrong_form_fall_back_as_in_onnxruntime(add):
-    with pytest.raises(TypeError, match="not iterable"):
-        ort.InferenceSession(add, providers=7)
+    for wrong in (lambda: ort.InferenceSession(add, providers=7), lambda: ort.InferenceSession(add).set_providers(7)):
+        with pytest.raises(TypeError, match="not iterable"):
+            wrong()
     for providers, options in ((["CPUExecutionProvider"], [{}, {}]), ([1], None)):
         with pytest.warns(UserWarning, match="EP Error"):
             s = ort.InferenceSession(add, providers=providers, provider_options=options)

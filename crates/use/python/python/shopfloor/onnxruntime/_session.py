@@ -130,6 +130,7 @@ class Session:
 
     def _set_providers(self, providers: Any, provider_options: Any) -> list[str]:
         """The same; gives the names that onnxruntime does not know either."""
+        iter(providers or ())  # What has no members is a TypeError, which no fallback follows.
         available = get_available_providers()
         names, _ = check_and_normalize_provider_args(providers, provider_options, available)
         self._providers = [name for name in names if name in available] or available
@@ -275,7 +276,6 @@ class InferenceSession(Session):
         self._enable_fallback = bool(kwargs.get("enable_fallback", True))
         self._read_config_from_model = os.environ.get("ORT_LOAD_CONFIG_FROM_MODEL") == "1"
         self._fallback_providers = ["CPUExecutionProvider"]
-        iter(providers or ())  # What has no members is a TypeError, and no fallback.
         try:
             unknown = self._set_providers(providers, provider_options)
         except ValueError as error:
