@@ -8,7 +8,7 @@ fn hard_shrink() -> Operator {
         "example.org",
         "HardShrink",
         // Type and extents of what comes out, for all sizes: those of what goes in.
-        |node| Ok(vec![node.inputs[0].clone()]),
+        |node| Ok(vec![node.input(0)?.clone()]),
         |call| {
             let lambd = call.attributes.float("lambd").unwrap_or(0.5) as f32;
             let x = call.input(0)?;

@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_package_counts_once_and_ours_do_not() {
-        let tree = "shopfloor v0.1.0 (/a)\nserde v1.0.2\nserde_derive v1.0.2 (proc-macro)\nserde v1.0.2 (*)\nserde_derive v1.0.2 (proc-macro) (*)\n";
+        let tree = "shopfloor v0.2.0 (/a)\nserde v1.0.2\nserde_derive v1.0.2 (proc-macro)\nserde v1.0.2 (*)\nserde_derive v1.0.2 (proc-macro) (*)\n";
         assert_eq!(outside(tree).len(), 2);
     }
 }

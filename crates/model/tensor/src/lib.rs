@@ -12,7 +12,7 @@ mod weights;
 
 pub use attrs::{Attr, Attrs};
 pub use elements::{IntoTensor, TensorElement, ToShape};
-pub use native::{NATIVE, Native, NativeCode, in_native_code, panic_text};
+pub use native::{NATIVE, NATIVE_INPUTS, Native, NativeCode, in_native_code, panic_text};
 pub use storage::Memory;
 pub use tensor::{HostValue, Tensor, TensorError};
 pub use weights::{

@@ -1,5 +1,5 @@
 //! Operators whose code is the caller's: what an attribute carries from import to whoever runs host steps.
-use crate::{Attrs, Tensor};
+use crate::{Attr, Attrs, Tensor};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::cell::Cell;
@@ -9,8 +9,13 @@ use std::sync::Arc;
 /// The attribute that holds a [`Native`]; no name of an attribute of ONNX has a blank.
 pub const NATIVE: &str = "native code";
 
-/// Code of the caller's that gives an operator's outputs, all of them, or why there are none.
-pub type NativeCode = dyn Fn(&Attrs, &[&Tensor]) -> Result<Vec<Tensor>, String> + Send + Sync;
+/// The attribute that says of each input of a [`Native`] whether its node gives it, where one is left out.
+pub const NATIVE_INPUTS: &str = "native inputs";
+
+/// Code of the caller's that gives an operator's outputs, all of them, or why there are none. Inputs stand at their
+/// places; one that the node leaves out is `None`.
+pub type NativeCode =
+    dyn Fn(&Attrs, &[Option<&Tensor>]) -> Result<Vec<Tensor>, String> + Send + Sync;
 
 /// An operator of the caller's. Only its name is saved: what was read from a file has no code.
 #[derive(Clone, Serialize, Deserialize)]
@@ -51,10 +56,10 @@ impl Native {
         &self.operator
     }
 
-    /// Runs it. A panic is an error.
+    /// Runs it on the inputs that its node gives. A panic is an error.
     ///
     /// # Errors
-    /// The code's; it panicked; it is not there.
+    /// The code's; it panicked; it is not there; [`NATIVE_INPUTS`] is of another number of inputs.
     pub fn run(&self, attrs: &Attrs, inputs: &[&Tensor]) -> Result<Vec<Tensor>, String> {
         let Some(code) = &self.code else {
             return Err(
@@ -62,11 +67,28 @@ impl Native {
                     .into(),
             );
         };
+        let inputs = placed(attrs, inputs)?;
         let before = RUNS.replace(true);
-        let done = catch_unwind(AssertUnwindSafe(|| code(attrs, inputs)));
+        let done = catch_unwind(AssertUnwindSafe(|| code(attrs, &inputs)));
         RUNS.set(before);
         done.unwrap_or_else(|p| Err(format!("its code panicked: {}", panic_text(&*p))))
     }
+}
+
+/// The inputs at the places that [`NATIVE_INPUTS`] gives them; one behind the other without it.
+fn placed<'t>(attrs: &Attrs, inputs: &[&'t Tensor]) -> Result<Vec<Option<&'t Tensor>>, String> {
+    let Some(Attr::Ints(given)) = attrs.get(NATIVE_INPUTS) else {
+        return Ok(inputs.iter().copied().map(Some).collect());
+    };
+    if given.iter().filter(|g| **g != 0).count() != inputs.len() {
+        return Err(format!(
+            "attribute '{NATIVE_INPUTS}' {given:?} does not fit {} inputs",
+            inputs.len()
+        ));
+    }
+    let mut next = inputs.iter().copied();
+    let at = |g: &i64| if *g == 0 { None } else { next.next() };
+    Ok(given.iter().map(at).collect())
 }
 
 impl PartialEq for Native {

@@ -55,6 +55,25 @@ impl Binding {
         }
     }
 
+    /// Gives the input `name` a tensor, as [`Binding::set`] does by number.
+    ///
+    /// # Errors
+    /// No such input.
+    pub fn bind_input(&mut self, name: &str, tensor: Tensor) -> Result<(), RunError> {
+        match self.input(name) {
+            Some(at) => self.set(at, tensor),
+            None => Err(RunError::Unknown {
+                name: name.into(),
+                has: self.session.input_names(),
+            }),
+        }
+    }
+
+    /// The output `name` of the last request, if there was one.
+    pub fn get(&self, name: &str) -> Option<&Tensor> {
+        self.outputs.get(self.output(name)?)
+    }
+
     /// The tensor of input number `input`, to be changed in place.
     pub fn input_mut(&mut self, input: usize) -> Option<&mut Tensor> {
         self.inputs.get_mut(input)?.as_mut()

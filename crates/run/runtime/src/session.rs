@@ -521,7 +521,7 @@ impl Session {
         Ok(outs.into_iter().map(UnifiedBuffer::from).collect())
     }
 
-    fn input_names(&self) -> String {
+    pub(crate) fn input_names(&self) -> String {
         let program = &self.plan_set.program;
         let quoted = |&v: &u32| format!("'{}'", program.value(v).name);
         let all: Vec<String> = program.inputs.iter().map(quoted).collect();

@@ -11,7 +11,7 @@ pub(crate) fn code(attrs: &Attrs) -> Option<&Native> {
     }
 }
 
-/// Runs it on all its inputs.
+/// Runs it on the inputs that its node gives, none of which is left out: the attributes say which it gives.
 pub(crate) fn run(
     native: &Native,
     attrs: &Attrs,
@@ -20,7 +20,7 @@ pub(crate) fn run(
     let given: Option<Vec<&Tensor>> = inputs.iter().copied().collect();
     let done = match given {
         Some(given) => native.run(attrs, &given),
-        None => Err("an input is left out, which operators of one's own do not take".into()),
+        None => Err("an input is missing that its node gives".into()),
     };
     named(native.operator(), done.map_err(Into::into))
 }

@@ -1,7 +1,7 @@
 //! Operators of the table on cases computed by hand.
 use layout::DType;
 use shopfloor_hostops::run;
-use tensor::{Attr, Attrs, Tensor};
+use tensor::{Attr, Attrs, HostValue, Tensor};
 
 fn f(shape: &[usize], v: &[f32]) -> Tensor {
     Tensor::from_f32(shape, v).unwrap()
@@ -536,4 +536,70 @@ fn every_operator_has_a_reason() {
         assert!(!shopfloor_hostops::reason(name).is_empty(), "{name}");
     }
     assert_eq!(shopfloor_hostops::reason("Add"), "");
+}
+
+/// A map of keys to values.
+fn map(keys: &[i64], values: Tensor) -> Tensor {
+    Tensor::from_host_value(HostValue::Map {
+        keys: Box::new(i(&[keys.len()], keys)),
+        values: Box::new(values),
+    })
+}
+
+#[test]
+fn maps_are_cast_as_by_onnxruntime() {
+    let cast = |to: &str, form: &[(&str, Attr)], m: &Tensor| {
+        let attrs = [&[("cast_to", Attr::Str(to.into()))], form].concat();
+        let attrs: Attrs = attrs
+            .iter()
+            .map(|(n, a)| (n.to_string(), a.clone()))
+            .collect();
+        run("ml.CastMap", &attrs, &[Some(m)]).map(|all| all[0].clone())
+    };
+    let sparse = |count| {
+        [
+            ("map_form", Attr::Str("SPARSE".into())),
+            ("max_map", Attr::Int(count)),
+        ]
+    };
+    let m = map(&[3, -1, 2], f(&[3], &[1.7, -2.5, 1e-7]));
+    assert_eq!(
+        cast("TO_FLOAT", &[], &m).unwrap(),
+        f(&[1, 3], &[-2.5, 1e-7, 1.7])
+    );
+    assert_eq!(cast("TO_INT64", &[], &m).unwrap(), i(&[1, 3], &[-2, 0, 1]));
+    let texts = cast("TO_STRING", &[], &m).unwrap();
+    assert_eq!(texts.text().unwrap(), ["-2.500000", "0.000000", "1.700000"]);
+    let e = cast("TO_FLOAT", &sparse(4), &m).unwrap_err().to_string();
+    assert!(e.contains("key -1"), "{e}");
+    let m = map(&[3, 1], f(&[2], &[1.5, 2.5]));
+    assert_eq!(
+        cast("TO_FLOAT", &sparse(5), &m).unwrap(),
+        f(&[1, 5], &[0.0, 2.5, 0.0, 1.5, 0.0])
+    );
+    assert_eq!(
+        cast("TO_INT64", &sparse(2), &m).unwrap(),
+        i(&[1, 2], &[0, 2])
+    );
+    let texts = cast("TO_STRING", &sparse(2), &m).unwrap();
+    assert_eq!(texts.text().unwrap(), ["0.f", "2.500000"]);
+    assert!(cast("TO_FLOAT", &sparse(i64::MAX), &m).is_err());
+    let m = map(
+        &[2, 1],
+        Tensor::from_text(&[2], vec!["3.5".into(), "4".into()]).unwrap(),
+    );
+    assert_eq!(cast("TO_FLOAT", &[], &m).unwrap(), f(&[1, 2], &[4.0, 3.5]));
+    assert_eq!(
+        cast("TO_STRING", &sparse(3), &m).unwrap().text().unwrap(),
+        ["0.f", "4", "3.5"]
+    );
+    let m = map(&[1], Tensor::from_text(&[1], vec!["x".into()]).unwrap());
+    assert!(
+        cast("TO_INT64", &[], &m)
+            .unwrap_err()
+            .to_string()
+            .contains("'x'")
+    );
+    let none = map(&[], f(&[0], &[]));
+    assert_eq!(cast("TO_FLOAT", &[], &none).unwrap().shape(), [1, 0]);
 }

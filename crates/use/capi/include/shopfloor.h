@@ -184,6 +184,13 @@ typedef struct shopfloor_outputs shopfloor_outputs;
 typedef struct shopfloor_session shopfloor_session;
 
 /*
+ Messages of one session in a row, of which each finds the state that the one before left. Threads that call it
+ at once take turns. It keeps what it needs of its session, which may be freed before it. Freed by
+ shopfloor_stream_free.
+ */
+typedef struct shopfloor_stream shopfloor_stream;
+
+/*
  A dimension of an input or output.
  */
 typedef struct {
@@ -336,6 +343,45 @@ typedef struct {
 } shopfloor_output;
 
 /*
+ A dimension of a model with a range of sizes.
+ */
+typedef struct {
+  /*
+   Name of the dimension.
+   */
+  const char *name;
+  /*
+   Its least size.
+   */
+  int64_t least;
+  /*
+   Its largest size.
+   */
+  int64_t most;
+} shopfloor_range;
+
+/*
+ What a stream asks beside its dimensions.
+ */
+typedef struct {
+  /*
+   Messages whose answers were not received, at most; 0 for 64.
+   */
+  size_t capacity;
+  /*
+   Seconds for which a message lies for somebody to receive it, and for those of other streams to be joined with
+   it, before another thread runs it all the same; 0 for a millisecond. Where it is negative nothing is run
+   unless somebody receives it or asks for it.
+   */
+  double linger_s;
+  /*
+   Name of the input that says which rows of the caches count, so that streams whose caches have other lengths
+   may run at once; or NULL.
+   */
+  const char *mask;
+} shopfloor_streaming;
+
+/*
  A dimension of a model with a size.
  */
 typedef struct {
@@ -370,7 +416,7 @@ const char *shopfloor_error_message(const shopfloor_error *error);
 void shopfloor_error_free(shopfloor_error *error);
 
 /*
- The version of this library, such as "0.1.0".
+ The version of this library, such as "0.2.0".
  */
 const char *shopfloor_version(void);
 
@@ -428,6 +474,19 @@ shopfloor_error *shopfloor_options_set_dim(shopfloor_options *options,
 shopfloor_error *shopfloor_options_set_queue(shopfloor_options *options,
                                              size_t running,
                                              size_t waiting);
+
+/*
+ Declares state of streams: what output `output` gives is what input `input` takes in the next message.
+ */
+shopfloor_error *shopfloor_options_set_state(shopfloor_options *options,
+                                             const char *input,
+                                             const char *output);
+
+/*
+ Declares the state whose inputs and outputs are named as exporters name them (past_key_values.0.key with
+ present.0.key, state with stateN), unless shopfloor_options_set_state declares any.
+ */
+shopfloor_error *shopfloor_options_find_states(shopfloor_options *options);
 
 /*
  Loads the ONNX model in the file at `path`. `options` may be NULL. The session goes to `session`, which is NULL
@@ -555,6 +614,85 @@ shopfloor_error *shopfloor_outputs_text(const shopfloor_outputs *outputs,
  Frees them; NULL is nothing.
  */
 void shopfloor_outputs_free(shopfloor_outputs *outputs);
+
+/*
+ Opens a stream of `session`, whose state is declared by shopfloor_options_set_state or
+ shopfloor_options_find_states. One plan covers `count` ranges of dimensions for its whole life; where the range of
+ the batch goes beyond a message's, messages of several streams may run as one. State begins as zeros. `how` may be
+ NULL. The stream goes to `stream`, which is NULL where this fails.
+ */
+shopfloor_error *shopfloor_stream_open(const shopfloor_session *session,
+                                       const shopfloor_range *ranges,
+                                       size_t count,
+                                       const shopfloor_streaming *how,
+                                       shopfloor_stream **stream);
+
+/*
+ Begins with `count` states in place of zeros, or goes on with them; each is named by the input that takes it, and
+ is copied once. Only while no message is pending, and not for state that stays in place.
+ */
+shopfloor_error *shopfloor_stream_start(const shopfloor_stream *stream,
+                                        const shopfloor_input *states,
+                                        size_t count);
+
+/*
+ Queues a message: `count` inputs, all but state. They are copied once. `cancel` gives it up, and may be NULL; a
+ message that was given up leaves the state as it was. What is wrong with a message beyond names and types is its
+ answer.
+ */
+shopfloor_error *shopfloor_stream_send(const shopfloor_stream *stream,
+                                       const shopfloor_input *inputs,
+                                       size_t count,
+                                       const shopfloor_cancel *cancel);
+
+/*
+ Waits for the answer to the first message whose answer was not received: every output but state. The calling thread
+ works. It fails with what that message failed with, or where nothing was sent.
+ */
+shopfloor_error *shopfloor_stream_receive(const shopfloor_stream *stream,
+                                          shopfloor_outputs **outputs);
+
+/*
+ As shopfloor_stream_receive, and NULL goes to `outputs` where the answer is not there yet. The calling thread does
+ not work: what was sent is run now, by another one.
+ */
+shopfloor_error *shopfloor_stream_try_receive(const shopfloor_stream *stream,
+                                              shopfloor_outputs **outputs);
+
+/*
+ Sends a message and waits for its answer. Only while none is pending.
+ */
+shopfloor_error *shopfloor_stream_run(const shopfloor_stream *stream,
+                                      const shopfloor_input *inputs,
+                                      size_t count,
+                                      shopfloor_outputs **outputs);
+
+/*
+ Messages whose answers were not received; 0 for NULL.
+ */
+size_t shopfloor_stream_pending(const shopfloor_stream *stream);
+
+/*
+ Answers that are there to be received; 0 for NULL.
+ */
+size_t shopfloor_stream_ready(const shopfloor_stream *stream);
+
+/*
+ Bytes of state that it holds now; 0 for NULL.
+ */
+uint64_t shopfloor_stream_state_bytes(const shopfloor_stream *stream);
+
+/*
+ Name of input number `index` of those that it keeps as state, in the model's order; NULL where there are fewer. It
+ lives as long as the stream.
+ */
+const char *shopfloor_stream_state(const shopfloor_stream *stream,
+                                   size_t index);
+
+/*
+ Frees it with its state and its messages; NULL is nothing. No thread may use it any more.
+ */
+void shopfloor_stream_free(shopfloor_stream *stream);
 
 /*
  The plan for these sizes as a table: every step with its predicted time, and the reasons for what was chosen

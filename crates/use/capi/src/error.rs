@@ -121,7 +121,7 @@ pub unsafe extern "C" fn shopfloor_error_free(error: *mut shopfloor_error) {
     unsafe { free(error) }
 }
 
-/// The version of this library, such as "0.1.0".
+/// The version of this library, such as "0.2.0".
 #[unsafe(no_mangle)]
 pub extern "C" fn shopfloor_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");

@@ -16,6 +16,7 @@ mod options;
 mod plan;
 mod request;
 mod session;
+mod stream;
 
 pub use dtype::*;
 pub use error::*;
@@ -23,3 +24,4 @@ pub use options::*;
 pub use plan::*;
 pub use request::*;
 pub use session::*;
+pub use stream::*;

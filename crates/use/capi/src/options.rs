@@ -17,6 +17,8 @@ pub struct shopfloor_options {
     precision: Option<Precision>,
     dims: Vec<(String, i64, i64)>,
     queue: Option<(usize, usize)>,
+    states: Vec<(String, String)>,
+    find_states: bool,
 }
 
 impl shopfloor_options {
@@ -39,6 +41,12 @@ impl shopfloor_options {
         }
         if let Some((running, waiting)) = self.queue {
             b = b.with_queue(running, waiting);
+        }
+        for (input, output) in &self.states {
+            b = b.with_state(input, output);
+        }
+        if self.find_states {
+            b = b.with_found_states();
         }
         b
     }
@@ -167,6 +175,36 @@ pub unsafe extern "C" fn shopfloor_options_set_queue(
             ));
         }
         options.queue = Some((running, waiting));
+        Ok(())
+    })
+}
+
+/// Declares state of streams: what output `output` gives is what input `input` takes in the next message.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shopfloor_options_set_state(
+    options: *mut shopfloor_options,
+    input: *const c_char,
+    output: *const c_char,
+) -> *mut shopfloor_error {
+    guarded(|| {
+        // SAFETY: they are null or ours, and one thread at a time sets them.
+        let options = unsafe { given_mut(options, "options")? };
+        // SAFETY: they are null or end with a zero byte.
+        let pair = unsafe { (text(input, "input")?, text(output, "output")?) };
+        options.states.push((pair.0.into(), pair.1.into()));
+        Ok(())
+    })
+}
+
+/// Declares the state whose inputs and outputs are named as exporters name them (past_key_values.0.key with
+/// present.0.key, state with stateN), unless shopfloor_options_set_state declares any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shopfloor_options_find_states(
+    options: *mut shopfloor_options,
+) -> *mut shopfloor_error {
+    guarded(|| {
+        // SAFETY: they are null or ours, and one thread at a time sets them.
+        unsafe { given_mut(options, "options")? }.find_states = true;
         Ok(())
     })
 }

@@ -5,7 +5,7 @@
 use crate::boundary::{c_text, calm, free, given, guarded, list, list_mut, put, text};
 use crate::dtype::{dtype, number};
 use crate::error::{Failure, shopfloor_error, usage};
-use crate::session::shopfloor_session;
+use crate::session::{Takes, shopfloor_session};
 use shopfloor::{Call, Cancel, DType, Error, Outputs, Tensor};
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
@@ -71,7 +71,7 @@ pub struct shopfloor_buffer {
 }
 
 /// By this requests are given up from another thread. Freed by shopfloor_cancel_free, when no request has it.
-pub struct shopfloor_cancel(Cancel);
+pub struct shopfloor_cancel(pub(crate) Cancel);
 
 /// What a request asks beside its inputs.
 #[repr(C)]
@@ -105,6 +105,19 @@ impl Output {
             },
             bytes: self.tensor.bytes().len(),
         }
+    }
+}
+
+impl shopfloor_outputs {
+    /// What a request gave, to be freed by shopfloor_outputs_free.
+    pub(crate) fn new(all: Vec<(String, Tensor)>) -> *mut shopfloor_outputs {
+        let output = |(name, tensor): (String, Tensor)| Output {
+            name: c_text(&name),
+            shape: tensor.shape().iter().map(|&n| n as i64).collect(),
+            tensor,
+        };
+        let made = shopfloor_outputs(all.into_iter().map(output).collect());
+        Box::into_raw(Box::new(made))
     }
 }
 
@@ -175,6 +188,33 @@ unsafe fn tensor(i: &shopfloor_input, name: &str, is_text: bool) -> Result<Tenso
     Ok(tensor.map_err(wrong)?.aligned())
 }
 
+/// The inputs of a request with their names, over the caller's memory.
+///
+/// # Safety
+/// What they point to is as the header says, for as long as the tensors live.
+pub(crate) unsafe fn inputs_of<'a>(
+    inputs: *const shopfloor_input,
+    count: usize,
+    takes: &Takes,
+) -> Result<Vec<(&'a str, Tensor)>, Failure> {
+    if count > takes.most {
+        return Err(usage(format!(
+            "{count} inputs are given, and the model has {}; give each once",
+            takes.most
+        )));
+    }
+    // SAFETY: there are so many.
+    let inputs = unsafe { list(inputs, count, "inputs")? };
+    let named = inputs.iter().map(|i| {
+        // SAFETY: it is null or ends with a zero byte.
+        let name = unsafe { text(i.name, "the name of an input")? };
+        let is_text = takes.texts.contains(name);
+        // SAFETY: the caller lets no tensor outlive its memory.
+        Ok((name, unsafe { tensor(i, name, is_text)? }))
+    });
+    named.collect()
+}
+
 /// Runs one request on inputs of the caller's.
 ///
 /// # Safety
@@ -187,21 +227,8 @@ unsafe fn run(
 ) -> Result<Outputs, Failure> {
     // SAFETY: it is null or ours.
     let session = unsafe { given(session, "session")? };
-    let most = session.most_inputs();
-    if count > most {
-        return Err(usage(format!(
-            "{count} inputs are given, and the model has {most}; give each once"
-        )));
-    }
-    // SAFETY: there are so many.
-    let inputs = unsafe { list(inputs, count, "inputs")? };
-    let mut named = Vec::with_capacity(count);
-    for i in inputs {
-        // SAFETY: it is null or ends with a zero byte.
-        let name = unsafe { text(i.name, "the name of an input")? };
-        // SAFETY: the tensor is gone when this returns.
-        named.push((name, unsafe { tensor(i, name, session.is_text(name))? }));
-    }
+    // SAFETY: the tensors are gone when this returns.
+    let named = unsafe { inputs_of(inputs, count, &session.takes)? };
     let refs: Vec<(&str, &Tensor)> = named.iter().map(|(n, t)| (*n, t)).collect();
     if call.is_null() {
         return Ok(session.inner.run(&refs)?);
@@ -239,14 +266,9 @@ pub unsafe extern "C" fn shopfloor_run(
         unsafe { put(outputs, ptr::null_mut(), "outputs")? };
         // SAFETY: as the header says.
         let all = unsafe { run(session, inputs, count, call)? };
-        let output = |(name, tensor): (String, Tensor)| Output {
-            name: c_text(&name),
-            shape: tensor.shape().iter().map(|&n| n as i64).collect(),
-            tensor,
-        };
-        let made = shopfloor_outputs(all.into_vec().into_iter().map(output).collect());
+        let made = shopfloor_outputs::new(all.into_vec());
         // SAFETY: as above.
-        unsafe { put(outputs, Box::into_raw(Box::new(made)), "outputs") }
+        unsafe { put(outputs, made, "outputs") }
     })
 }
 

@@ -7,8 +7,10 @@ use crate::dtype::{SHOPFLOOR_OTHER, number};
 use crate::error::{Failure, shopfloor_error, usage};
 use crate::options::shopfloor_options;
 use shopfloor::{DType, Port, PortDim, Session};
+use std::collections::BTreeSet;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
+use std::sync::Arc;
 
 /// A model ready to run. Any number of threads may use it at once; it is freed when none does.
 pub struct shopfloor_session {
@@ -16,6 +18,26 @@ pub struct shopfloor_session {
     pub(crate) device: String,
     inputs: Vec<PortText>,
     outputs: Vec<PortText>,
+    pub(crate) takes: Arc<Takes>,
+}
+
+/// What requests of a session may give.
+pub(crate) struct Takes {
+    /// Inputs that a request may give at most.
+    pub most: usize,
+    /// Names of the inputs that are texts.
+    pub texts: BTreeSet<String>,
+}
+
+impl Takes {
+    fn of(session: &Session) -> Takes {
+        let all = || session.inputs().chain(session.overridable());
+        let texts = all().filter(|p| p.dtype == Some(DType::Str));
+        Takes {
+            most: all().count(),
+            texts: texts.map(|p| p.name.clone()).collect(),
+        }
+    }
 }
 
 /// A dimension of an input or output.
@@ -104,23 +126,12 @@ impl shopfloor_session {
         let inputs = inner.inputs().map(PortText::of).collect();
         let outputs = inner.outputs().iter().map(PortText::of).collect();
         Box::into_raw(Box::new(shopfloor_session {
+            takes: Arc::new(Takes::of(&inner)),
             inner,
             device,
             inputs,
             outputs,
         }))
-    }
-
-    /// Inputs that a request may give at most.
-    pub(crate) fn most_inputs(&self) -> usize {
-        self.inner.inputs().count() + self.inner.overridable().count()
-    }
-
-    /// The element type of input `name`, where the model has one.
-    pub(crate) fn is_text(&self, name: &str) -> bool {
-        let all = self.inner.inputs().chain(self.inner.overridable());
-        all.into_iter()
-            .any(|p| p.name == name && p.dtype == Some(DType::Str))
     }
 }
 

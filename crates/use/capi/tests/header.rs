@@ -28,7 +28,9 @@ fn made() -> String {
     };
     config.sort_by = cbindgen::SortKey::None;
     let mut builder = cbindgen::Builder::new().with_config(config);
-    for file in ["error", "dtype", "options", "session", "request", "plan"] {
+    for file in [
+        "error", "dtype", "options", "session", "request", "stream", "plan",
+    ] {
         builder = builder.with_src(root.join(format!("src/{file}.rs")));
     }
     let mut out = Vec::new();

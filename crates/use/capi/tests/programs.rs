@@ -49,15 +49,16 @@ fn run(source: &Path, statically: bool, args: &[&str]) -> String {
         "-pthread",
         "-o",
     ]);
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     cc.arg(&program).arg(source).arg("-I");
-    cc.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"));
+    cc.arg(own.join("include")).arg("-I").arg(own.join("tests"));
     match statically {
         true => cc
             .arg(folder.join("libshopfloor_c.a"))
             .args(["-ldl", "-lm"]),
         false => cc
             .arg(format!("-L{}", folder.display()))
-            .arg("-lshopfloor_c"),
+            .args(["-lshopfloor_c", "-lm"]),
     };
     let built = cc.output().expect("cc runs");
     assert!(built.status.success(), "{}", text(&built));
@@ -83,6 +84,16 @@ fn a_program_in_c_does_what_the_header_says() {
         let said = run(&source, statically, &[MODEL]);
         assert!(said.ends_with("all is well\n"), "{said}");
     }
+}
+
+#[test]
+fn a_program_in_c_keeps_streams() {
+    if !compiler("a_program_in_c_keeps_streams") {
+        return;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/streams.c");
+    let said = run(&source, false, &["models/silero_vad/model.onnx"]);
+    assert!(said.ends_with("all is well\n"), "{said}");
 }
 
 #[test]

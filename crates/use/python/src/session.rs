@@ -179,6 +179,25 @@ impl Session {
         ports::ports(py, self.inner.outputs().iter())
     }
 
+    /// The extents of each output as they follow from the model, whatever its file calls them: numbers, symbols, None
+    /// for others.
+    fn _known<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let program = self.inner.model().program();
+        let out = PyList::empty(py);
+        for (_, v) in &program.outputs {
+            let dims = PyList::empty(py);
+            for d in &program.value(*v).shape {
+                match (d.known(), d.as_sym()) {
+                    (Some(n), _) => dims.append(n)?,
+                    (None, Some(name)) => dims.append(name.to_string())?,
+                    (None, None) => dims.append(py.None())?,
+                }
+            }
+            out.append(dims)?;
+        }
+        Ok(out)
+    }
+
     /// What the file says about itself.
     fn _metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         ports::metadata(py, &self.inner)

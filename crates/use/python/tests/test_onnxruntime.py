@@ -239,7 +239,7 @@ def test_providers_are_checked(add):
     with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="Unknown Provider Type: Nope"):
         ort.InferenceSession(add).set_providers(["Nope"])
     with pytest.raises(ValueError, match="should be a sequence"):
-        ort.InferenceSession(add, providers=3)
+        ort.InferenceSession(add).set_providers({"CPUExecutionProvider"})
     with pytest.warns(UserWarning, match="Duplicate provider"):
         ort.InferenceSession(add, providers=["CPUExecutionProvider"] * 2)
 
@@ -313,3 +313,99 @@ def test_types_for_pytorch(add):
     assert TypeHelper.ort_type_to_onnx_type(TypeHelper.get_output_type(s, "c")) == TensorProto.FLOAT
     with pytest.raises(ValueError):
         TypeHelper.ort_type_to_numpy_type("tensor(string)")
+
+
+def _map_model(node, key, value, out, shape):
+    given = onnx.TypeProto()
+    given.map_type.key_type = key
+    given.map_type.value_type.tensor_type.elem_type = value
+    ports = [helper.make_value_info("x", given)], [helper.make_tensor_value_info("y", out, shape)]
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    made = helper.make_model(helper.make_graph([node], "g", *ports), opset_imports=sets, ir_version=8)
+    return made.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    "value, items, want",
+    [
+        (TensorProto.FLOAT, {"b": 2.5}, np.array([[0, 2.5]], np.float32)),
+        (TensorProto.FLOAT, {"b": 2, "a": 1}, np.array([[1, 2]], np.float32)),
+        (TensorProto.DOUBLE, {"a": 0.1}, np.array([[0.1, 0]])),
+        (TensorProto.INT64, {"a": 7, "c": 1}, np.array([[7, 0]])),
+    ],
+)
+def test_maps_have_the_types_that_the_model_takes(value, items, want):
+    node = helper.make_node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", string_vocabulary=["a", "b"])
+    s = ort.InferenceSession(_map_model(node, TensorProto.STRING, value, value, [1, 2]))
+    (got,) = s.run(None, {"x": items})
+    assert got.dtype == want.dtype and np.array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    "out, attributes, want",
+    [
+        (TensorProto.FLOAT, {}, np.array([[2.5, 1.5]], np.float32)),
+        (TensorProto.INT64, {"cast_to": "TO_INT64"}, np.array([[2, 1]])),
+        (TensorProto.STRING, {"cast_to": "TO_STRING"}, np.array([["2.500000", "1.500000"]], object)),
+        (TensorProto.FLOAT, {"map_form": "SPARSE", "max_map": 5}, np.array([[0, 2.5, 0, 1.5, 0]], np.float32)),
+    ],
+)
+def test_maps_are_cast(out, attributes, want):
+    node = helper.make_node("CastMap", ["x"], ["y"], domain="ai.onnx.ml", **attributes)
+    s = ort.InferenceSession(_map_model(node, TensorProto.INT64, TensorProto.FLOAT, out, [1, None]))
+    for _ in range(2):
+        (got,) = s.run(None, {"x": {3: 1.5, 1: 2.5}})
+        assert got.dtype == want.dtype and np.array_equal(got, want)
+    assert s.run(None, {"x": {7: 1.0}})[0].shape == ((1, 5) if "map_form" in attributes else (1, 1))
+
+
+def test_types_that_onnxruntime_refuses_are_refused_as_by_it():
+    node = helper.make_node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", string_vocabulary=["a", "b"])
+    with pytest.raises(state.InvalidGraph, match="a map from"):
+        ort.InferenceSession(_map_model(node, TensorProto.STRING, TensorProto.BOOL, TensorProto.BOOL, [1, 2]))
+    ports = [helper.make_tensor_value_info(n, TensorProto.COMPLEX64, [2]) for n in "xy"]
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", ports[:1], ports[1:])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(state.InvalidGraph, match=r"Type Error: Type 'tensor\(complex64\)'"):
+        ort.InferenceSession(made.SerializeToString())
+
+
+def test_sizes_that_follow_from_the_model_stand_for_names():
+    ports = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", "columns"]),
+        helper.make_tensor_value_info("z", TensorProto.FLOAT, [None, None]),
+    ]
+    nodes = [helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Concat", ["x", "x"], ["z"], axis=1)]
+    made = helper.make_model(
+        helper.make_graph(nodes, "g", ports[:1], ports[1:]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    )
+    s = ort.InferenceSession(made.SerializeToString())
+    y, z = s.get_outputs()
+    assert y.shape == ["rows", 3] and z.shape == ["batch", 6]
+    assert str(y) == "NodeArg(name='y', type='tensor(float)', shape=['rows', 3])"
+
+
+@pytest.mark.parametrize("operator", ["LinearClassifier", "LinearRegressor"])
+def test_coefficients_beyond_those_that_are_needed_are_left(operator):
+    more = {"classlabels_ints": [0, 1]} if operator == "LinearClassifier" else {"targets": 2}
+    numbers = {"coefficients": [1.0, 2.0, 3.0, 4.0, 9.0, 9.0], "intercepts": [0.5, -0.5]}
+    outs = ["label", "y"] if operator == "LinearClassifier" else ["y"]
+    node = helper.make_node(operator, ["x"], outs, domain="ai.onnx.ml", **numbers, **more)
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [None, 2]) for n in "xy"]
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    made = helper.make_model(helper.make_graph([node], "g", ports[:1], ports[1:]), opset_imports=sets, ir_version=8)
+    (y,) = ort.InferenceSession(made.SerializeToString()).run(None, {"x": np.array([[1, 1]], np.float32)})
+    assert y.tolist() == [[3.5, 6.5]]
+
+
+def test_providers_of_a_wrong_form_fall_back_as_in_onnxruntime(add):
+    for wrong in (lambda: ort.InferenceSession(add, providers=7), lambda: ort.InferenceSession(add).set_providers(7)):
+        with pytest.raises(TypeError, match="not iterable"):
+            wrong()
+    for providers, options in ((["CPUExecutionProvider"], [{}, {}]), ([1], None)):
+        with pytest.warns(UserWarning, match="EP Error"):
+            s = ort.InferenceSession(add, providers=providers, provider_options=options)
+        assert s.get_providers() == ["CPUExecutionProvider"]
+        with pytest.raises(ValueError, match="provider"):
+            ort.InferenceSession(add, providers=providers, provider_options=options, enable_fallback=False)

@@ -59,7 +59,7 @@ impl CustomOp for Operator {
         let declared = self.text.with(&numbers).map_err(refused)?;
         declared.kernel.verify().map_err(refused)?;
         how(&declared).map_err(|why| format!("its kernel ({}): {why}", node.operator))?;
-        let called = declared.call(&node.inputs)?;
+        let called = declared.call(&node.all_inputs()?)?;
         shareable(&called.kernel, &self.dims)
             .map_err(|why| format!("its kernel ({}): {why}", node.operator))?;
         let mut symbols = BTreeSet::new();

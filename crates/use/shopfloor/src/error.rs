@@ -99,6 +99,7 @@ fn kind_of_run(e: &RunError) -> ErrorKind {
         | RunError::StreamFull { .. }
         | RunError::Refused(_) => ErrorKind::Refused,
         RunError::Cancelled => ErrorKind::Cancelled,
+        RunError::Stream { .. } => ErrorKind::Usage,
         _ => ErrorKind::Failed,
     }
 }

@@ -71,6 +71,9 @@ pub use tensor::{
     HostValue, IntoTensor, Memory as TensorMemory, Tensor, TensorElement, TensorError, ToShape,
 };
 
+/// What calls of this library give.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// Inputs by name: `inputs!["x" => &x, "mask" => Tensor::from_array(([2], vec![0i64, 1]))?]`, of tensors, references
 /// to them and `Arc`s of them; or by their places among [`Session::inputs`]: `inputs![&x, &mask]`.
 #[macro_export]

@@ -3,7 +3,7 @@
 use crate::cache::program as kept;
 use crate::{Cache, Error, Operator};
 use graph::Graph;
-use layout::{Dim, DimBox};
+use layout::{Dim, DimBox, Sym};
 use plan::{Program, Why};
 pub use planner::Precision;
 use std::collections::BTreeMap;
@@ -145,6 +145,25 @@ pub(crate) fn check_ranges(dims: &DimBox) -> Result<(), Error> {
         ))),
         None => Ok(()),
     }
+}
+
+/// Whether every range is one of a dimension that `program` has. One of a single size may be of a dimension that
+/// import bound.
+pub(crate) fn check_names(program: &Program, dims: &DimBox) -> Result<(), Error> {
+    let has = |dim: &Sym| program.symbols.iter().any(|s| s.name == *dim);
+    let mut ranges = dims.iter().filter(|(_, r)| r.lo != r.hi);
+    let Some((dim, r)) = ranges.find(|(dim, _)| !has(dim)) else {
+        return Ok(());
+    };
+    let all = program.symbols.iter().map(|s| format!("'{}'", s.name));
+    let has = match all.collect::<Vec<_>>() {
+        none if none.is_empty() => "it has none".into(),
+        all => format!("it has {}", all.join(", ")),
+    };
+    Err(Error::Usage(format!(
+        "model '{}' has no symbolic dimension '{dim}' to range over {}..{}; {has}",
+        program.name, r.lo, r.hi
+    )))
 }
 
 /// Ranks that inputs are taken to have for which nothing states one, in the order in which they are tried.
@@ -321,25 +340,7 @@ impl Model {
             made => made?,
         };
         // Import checks bound dims; a range it does not see.
-        for (dim, r) in options.dims.iter().filter(|(_, r)| r.lo != r.hi) {
-            if !model.program.symbols.iter().any(|s| s.name == *dim) {
-                let all: Vec<String> = model
-                    .program
-                    .symbols
-                    .iter()
-                    .map(|s| format!("'{}'", s.name))
-                    .collect();
-                let has = if all.is_empty() {
-                    "it has none".into()
-                } else {
-                    format!("it has {}", all.join(", "))
-                };
-                return Err(Error::Usage(format!(
-                    "model '{}' has no symbolic dimension '{dim}' to range over {}..{}; {has}",
-                    model.program.name, r.lo, r.hi
-                )));
-            }
-        }
+        check_names(&model.program, &options.dims)?;
         Ok(model)
     }
 

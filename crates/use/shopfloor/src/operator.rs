@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tensor::{Attr, Attrs, NATIVE, Native, NativeCode, Tensor, panic_text};
+use tensor::{Attr, Attrs, NATIVE, NATIVE_INPUTS, Native, NativeCode, Tensor, panic_text};
 
 /// Type and extents of a value of a model: numbers, symbols of the model (`batch`) and expressions of them, `None`
 /// for an extent that only the data gives.
@@ -63,16 +63,35 @@ impl<'a> Attributes<'a> {
 
 /// A node of an operator, before it runs.
 pub struct OperatorNode<'a> {
-    /// Types and extents of its inputs.
-    pub inputs: &'a [ValueType],
+    /// Types and extents of its inputs; `None` for one that the node leaves out (an empty name).
+    pub inputs: &'a [Option<ValueType>],
     /// Its attributes.
     pub attributes: Attributes<'a>,
 }
 
+impl OperatorNode<'_> {
+    /// Type and extents of input number `at`.
+    ///
+    /// # Errors
+    /// The node leaves it out, or has fewer.
+    pub fn input(&self, at: usize) -> Result<&ValueType, Cause> {
+        self.optional(at).ok_or_else(|| missing(at))
+    }
+
+    /// Type and extents of input number `at`, if the node gives it.
+    pub fn optional(&self, at: usize) -> Option<&ValueType> {
+        self.inputs.get(at)?.as_ref()
+    }
+}
+
+fn missing(at: usize) -> Cause {
+    format!("it has no input {at}; give it one").into()
+}
+
 /// A call of an operator's code.
 pub struct OperatorCall<'a> {
-    /// Its inputs, dense and row-major.
-    pub inputs: &'a [&'a Tensor],
+    /// Its inputs, dense and row-major; `None` for one that the node leaves out (an empty name).
+    pub inputs: &'a [Option<&'a Tensor>],
     /// The node's attributes.
     pub attributes: Attributes<'a>,
 }
@@ -81,10 +100,14 @@ impl OperatorCall<'_> {
     /// Input number `at`.
     ///
     /// # Errors
-    /// The node has fewer.
+    /// The node leaves it out, or has fewer.
     pub fn input(&self, at: usize) -> Result<&Tensor, Cause> {
-        let found = self.inputs.get(at).copied();
-        found.ok_or_else(|| format!("it has no input {at}; give it one").into())
+        self.optional(at).ok_or_else(|| missing(at))
+    }
+
+    /// Input number `at`, if the node gives it.
+    pub fn optional(&self, at: usize) -> Option<&Tensor> {
+        self.inputs.get(at).copied().flatten()
     }
 }
 
@@ -105,18 +128,22 @@ type Types = dyn Fn(&OperatorNode<'_>) -> Result<Vec<ValueType>, Cause> + Send +
 /// - Plans of such models are not kept in a [`crate::Cache`], and a plan that was saved has no code.
 ///
 /// ```
-/// use shopfloor::{Operator, Tensor, ValueType};
+/// use shopfloor::{Operator, Tensor};
 ///
-/// // y = x * factor + bias
+/// // y = x * factor + bias, of which a node may leave the bias out
 /// let scale = Operator::new(
 ///     "my.co",
 ///     "Scale",
-///     |node| Ok(vec![node.inputs[0].clone()]),
+///     |node| Ok(vec![node.input(0)?.clone()]),
 ///     |call| {
 ///         let factor = call.attributes.float("factor").unwrap_or(1.0) as f32;
+///         let bias = match call.optional(1) {
+///             Some(b) => b.try_extract_scalar::<f32>()?,
+///             None => 0.0,
+///         };
 ///         let x = call.input(0)?;
-///         let y: Vec<f32> = x.as_slice::<f32>()?.iter().map(|x| x * factor).collect();
-///         Ok(vec![Tensor::from_array((x.shape(), y))?])
+///         let y = x.as_slice::<f32>()?.iter().map(|x| x * factor + bias);
+///         Ok(vec![Tensor::from_array((x.shape(), y.collect::<Vec<_>>()))?])
 ///     },
 /// );
 /// let builder = shopfloor::Session::builder().with_operator(scale);
@@ -140,7 +167,7 @@ impl Operator {
         R: Fn(&OperatorCall<'_>) -> Result<Vec<Tensor>, Cause> + Send + Sync + 'static,
     {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let code = move |attrs: &Attrs, inputs: &[&Tensor]| {
+        let code = move |attrs: &Attrs, inputs: &[Option<&Tensor>]| {
             let call = OperatorCall {
                 inputs,
                 attributes: Attributes(attrs),
@@ -171,7 +198,8 @@ impl std::fmt::Debug for Operator {
 impl CustomOp for Operator {
     fn lower(&self, node: &CustomNode) -> Result<CustomLowered, String> {
         let typed = |(dtype, dims): &(DType, Vec<Dim>)| ValueType::new(*dtype, dims.clone());
-        let inputs: Vec<ValueType> = node.inputs.iter().map(typed).collect();
+        let each = node.inputs.iter().map(|i| i.as_ref().map(typed));
+        let inputs: Vec<Option<ValueType>> = each.collect();
         let given = OperatorNode {
             inputs: &inputs,
             attributes: Attributes(&node.attrs),
@@ -193,7 +221,7 @@ impl CustomOp for Operator {
             ));
         }
         let mut known = BTreeSet::new();
-        let dims = node.inputs.iter().flat_map(|i| &i.1);
+        let dims = node.inputs.iter().flatten().flat_map(|i| &i.1);
         dims.for_each(|d| d.symbols(&mut known));
         for (at, output) in stated.iter().enumerate() {
             let mut used = BTreeSet::new();
@@ -214,6 +242,10 @@ impl CustomOp for Operator {
         let mut attrs = node.attrs.clone();
         let code = Native::new(operator, self.code.clone());
         attrs.insert(NATIVE.into(), Attr::Native(code));
+        if node.inputs.iter().any(Option::is_none) {
+            let given = node.inputs.iter().map(|i| i64::from(i.is_some()));
+            attrs.insert(NATIVE_INPUTS.into(), Attr::Ints(given.collect()));
+        }
         let name = operator.clone();
         let outputs = stated.into_iter().enumerate();
         Ok(CustomLowered {

@@ -1,4 +1,5 @@
 //! Outputs of a request by name.
+use std::slice::Iter;
 use std::sync::Arc;
 use tensor::Tensor;
 
@@ -20,6 +21,26 @@ impl Outputs {
         self.names.iter().map(String::as_str).zip(&self.tensors)
     }
 
+    /// Takes the output `name` out, if the model has it and it was not taken out before.
+    pub fn remove(&mut self, name: &str) -> Option<Tensor> {
+        let at = self.names.iter().position(|n| n == name)?;
+        self.names = (self.names.iter().enumerate())
+            .filter(|(i, _)| *i != at)
+            .map(|(_, n)| n.clone())
+            .collect();
+        Some(self.tensors.remove(at))
+    }
+
+    /// Names, in the model's order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
+    /// Whether there is an output `name`.
+    pub fn contains_key(&self, name: &str) -> bool {
+        self.keys().any(|n| n == name)
+    }
+
     /// Number of outputs.
     pub fn len(&self) -> usize {
         self.tensors.len()
@@ -38,6 +59,26 @@ impl Outputs {
     /// Names and tensors, taken out.
     pub fn into_vec(self) -> Vec<(String, Tensor)> {
         self.names.iter().cloned().zip(self.tensors).collect()
+    }
+}
+
+impl IntoIterator for Outputs {
+    type Item = (String, Tensor);
+    type IntoIter = std::vec::IntoIter<(String, Tensor)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.into_vec().into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Outputs {
+    type Item = (&'a str, &'a Tensor);
+    type IntoIter =
+        std::iter::Zip<std::iter::Map<Iter<'a, String>, fn(&String) -> &str>, Iter<'a, Tensor>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let name: fn(&String) -> &str = String::as_str;
+        self.names.iter().map(name).zip(&self.tensors)
     }
 }
 

@@ -669,9 +669,10 @@ impl Session {
     /// a batch in `dims` that is larger than a message's, messages of several streams run as one.
     ///
     /// # Errors
-    /// State that grows, and a dim without a range.
+    /// State that grows, and a dim without a range; a range of a dim that the model does not have.
     pub fn stream(&self, dims: &DimBox) -> Result<Stream, Error> {
         crate::model::check_ranges(dims)?;
+        crate::model::check_names(self.model.program(), dims)?;
         Ok(self.inner.stream(dims)?)
     }
 }

@@ -1,6 +1,6 @@
 //! Devices as a type, and kinds of errors.
 
-use shopfloor::{Cancel, DType, Device, ErrorKind, Session, Tensor, inputs};
+use shopfloor::{Cancel, DType, Device, Error, ErrorKind, Session, Tensor, inputs};
 use std::path::{Path, PathBuf};
 
 fn digits() -> PathBuf {
@@ -140,6 +140,16 @@ fn errors_have_kinds() {
     dims.insert("batch", 3, 2);
     assert_eq!(s.plan(&dims).unwrap_err().kind(), ErrorKind::Usage);
     assert!(s.stream(&dims).is_err());
+    let mut dims = shopfloor::DimBox::new();
+    dims.insert("bach", 1, 2);
+    let e = s.stream(&dims).err().unwrap();
+    assert!(
+        e.kind() == ErrorKind::Usage && e.to_string().contains("'bach'"),
+        "{e}"
+    );
+    let mut idle = s.stream(&shopfloor::DimBox::new()).unwrap();
+    let e: Error = idle.receive().unwrap_err().into();
+    assert_eq!(e.kind(), ErrorKind::Usage);
     let x = Tensor::zeros(DType::F32, &[1, 1, 8, 8]).unwrap();
     let flat = Tensor::zeros(DType::F32, &[64]).unwrap();
     assert_eq!(

@@ -418,6 +418,28 @@ fn streams_and_bindings_hold_their_session() {
     let at = binding.input("image").unwrap();
     binding.set(at, image(4)).unwrap();
     assert_eq!(binding.run().unwrap()[0], want[0]);
+    let e = binding.bind_input("picture", image(4)).unwrap_err();
+    assert!(e.to_string().contains("picture") && e.to_string().contains("image"));
+    binding.bind_input("image", image(4)).unwrap();
+    binding.run().unwrap();
+    assert_eq!(binding.get("probabilities"), Some(&want[0]));
+    assert_eq!(binding.get("x"), None);
     let answer = std::thread::spawn(move || stream.run(&[("image", &image(4))]).unwrap());
     assert_eq!(answer.join().unwrap()[0].1, want[0]);
+}
+
+#[test]
+fn outputs_are_walked_and_taken_by_name() -> shopfloor::Result<()> {
+    let s = digits(Session::builder().with_threads(1));
+    let mut out = s.run(inputs!["image" => &image(4)])?;
+    for (name, y) in &out {
+        assert_eq!((name, y), ("probabilities", &out[0]));
+    }
+    assert!(out.contains_key("probabilities") && !out.contains_key("x"));
+    assert_eq!(out.keys().collect::<Vec<_>>(), ["probabilities"]);
+    let all: Vec<(String, Tensor)> = out.clone().into_iter().collect();
+    assert_eq!(out.remove("x"), None);
+    assert_eq!(out.remove("probabilities").as_ref(), Some(&all[0].1));
+    assert_eq!((out.remove("probabilities"), out.len()), (None, 0));
+    Ok(())
 }

@@ -87,7 +87,7 @@ fn scale() -> Operator {
     Operator::new(
         "my.co",
         "Scale",
-        |node| Ok(vec![node.inputs[0].clone()]),
+        |node| Ok(vec![node.input(0)?.clone()]),
         |call| {
             let factor = call.attributes.float("factor").unwrap_or(1.0) as f32;
             let x = call.input(0)?;
@@ -150,7 +150,7 @@ fn equal_models_with_other_code_are_others() {
     let twice = Operator::new(
         "my.co",
         "Scale",
-        |node| Ok(vec![node.inputs[0].clone()]),
+        |node| Ok(vec![node.input(0)?.clone()]),
         |call| {
             let mut y = call.input(0)?.clone();
             y.as_mut_slice::<f32>()?.iter_mut().for_each(|x| *x *= 7.0);
@@ -250,7 +250,7 @@ fn positive() -> (Operator, Field) {
         "my.co",
         "Positive",
         |node| {
-            let dtype = node.inputs[0].dtype;
+            let dtype = node.input(0)?.dtype;
             Ok(vec![ValueType {
                 dtype,
                 dims: vec![None],
@@ -285,12 +285,139 @@ fn sizes_that_only_the_data_gives_are_found_when_it_runs() {
     }
 }
 
+/// x between the inputs `low` and `high`, of which a node may leave out each.
+fn clamp() -> Operator {
+    Operator::new(
+        "my.co",
+        "Clamp",
+        |node| {
+            let x = node.input(0)?;
+            let bounds = [node.optional(1), node.optional(2)];
+            match bounds.iter().flatten().all(|b| b.dtype == x.dtype) {
+                true => Ok(vec![x.clone()]),
+                false => Err("its bounds have another type".into()),
+            }
+        },
+        |call| {
+            let bound = |at, otherwise: f32| match call.optional(at) {
+                Some(b) => b.try_extract_scalar::<f32>(),
+                None => Ok(otherwise),
+            };
+            let (low, high) = (bound(1, f32::MIN)?, bound(2, f32::MAX)?);
+            let x = call.input(0)?;
+            let y = x.as_slice::<f32>()?.iter().map(|x| x.clamp(low, high));
+            Ok(vec![Tensor::from_array((
+                x.shape(),
+                y.collect::<Vec<_>>(),
+            ))?])
+        },
+    )
+}
+
+#[test]
+fn inputs_that_a_node_leaves_out_are_none() {
+    // Which inputs are given is all that tells some of these nodes apart.
+    let forms: [(&[&str], [f32; 2]); 6] = [
+        (&["x"], [f32::MIN, f32::MAX]),
+        (&["x", "", ""], [f32::MIN, f32::MAX]),
+        (&["x", "b", ""], [1.0, f32::MAX]),
+        (&["x", "", "b"], [f32::MIN, 1.0]),
+        (&["x", "b"], [1.0, f32::MAX]),
+        (&["x", "b", "b"], [1.0, 1.0]),
+    ];
+    let names: Vec<String> = (0..forms.len()).map(|i| format!("y{i}")).collect();
+    let made = forms.iter().zip(&names);
+    let nodes: Vec<Field> = made
+        .map(|((ins, _), y)| node("my.co", "Clamp", ins, &[y], &[]))
+        .collect();
+    let outs: Vec<Field> = (names.iter())
+        .map(|y| value(y, FLOAT, &["batch", "3"]))
+        .collect();
+    let ins = [value("x", FLOAT, &["batch", "3"]), value("b", FLOAT, &[])];
+    let s = two().with_operator(clamp());
+    let s = s
+        .commit_from_memory(model(&graph(&nodes, &ins, &outs)))
+        .unwrap();
+    let b = Tensor::from_array(((), vec![1.0f32])).unwrap();
+    for n in [1, 4] {
+        let x = rows(n);
+        let got = s.run(inputs!["x" => &x, "b" => &b]).unwrap();
+        for ((_, [low, high]), y) in forms.iter().zip(&names) {
+            let want = x.as_slice::<f32>().unwrap().iter();
+            let want: Vec<f32> = want.map(|x| x.clamp(*low, *high)).collect();
+            assert_eq!(got[y.as_str()].as_slice::<f32>().unwrap(), want, "{y}");
+        }
+    }
+}
+
+#[test]
+fn inputs_are_left_out_in_loops_and_of_constants_too() {
+    // Three rounds of v = clamp(v + v, none, 5).
+    let body = graph(
+        &[
+            node("", "Add", &["v", "v"], &["w"], &[]),
+            node("my.co", "Clamp", &["w", "", "b"], &["u"], &[]),
+            node("", "Identity", &["go"], &["on"], &[]),
+        ],
+        &[
+            value("i", INT64, &[]),
+            value("go", BOOL, &[]),
+            value("v", FLOAT, &["batch", "3"]),
+        ],
+        &[value("on", BOOL, &[]), value("u", FLOAT, &["batch", "3"])],
+    );
+    let rounds = [("body", A::Graph(&body))];
+    let nodes = [
+        node("my.co", "Clamp", &["five", "", ""], &["b"], &[]),
+        node("", "Loop", &["n", "", "x"], &["y"], &rounds),
+    ];
+    let mut g = graph(
+        &nodes,
+        &[value("n", INT64, &[]), value("x", FLOAT, &["batch", "3"])],
+        &[value("y", FLOAT, &["batch", "3"])],
+    );
+    let five = [int(2, 1), text(8, "five"), field(9, &5f32.to_le_bytes())].concat();
+    g.extend(field(5, &five));
+    let s = two().with_operator(clamp()).commit_from_memory(model(&g));
+    let n = Tensor::from_array(((), vec![3i64])).unwrap();
+    let x = rows(2);
+    let got = s.unwrap().run(inputs!["n" => n, "x" => &x]).unwrap();
+    let want = x.as_slice::<f32>().unwrap().iter().map(|x| {
+        let round = |v: f32| (v + v).min(5.0);
+        round(round(round(*x)))
+    });
+    assert_eq!(
+        got["y"].as_slice::<f32>().unwrap(),
+        want.collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn an_input_that_is_needed_and_left_out_is_named() {
+    let [x, y] = ["x", "y"].map(|v| value(v, FLOAT, &["batch", "3"]));
+    let m = model(&graph(
+        &[node("my.co", "Clamp", &["", "x"], &["y"], &[])],
+        &[x],
+        &[y],
+    ));
+    let e = two().with_operator(clamp()).commit_from_memory(m.clone());
+    let e = e.err().unwrap().to_string();
+    assert!(
+        e.contains("the_clamp") && e.contains("it has no input 0"),
+        "{e}"
+    );
+    // Kernels take all of their inputs.
+    let kernel = two().with_kernel("my.co", "Clamp", crate::kernels::MEAN);
+    let e = kernel.commit_from_memory(m).err().unwrap().to_string();
+    assert!(e.contains("input 0 is missing"), "{e}");
+}
+
 #[test]
 fn texts_go_through_it() {
     let upper = Operator::new(
         "my.co",
         "Upper",
-        |node| Ok(vec![node.inputs[0].clone()]),
+        |node| Ok(vec![node.input(0)?.clone()]),
         |call| {
             let (shape, x) = call.input(0)?.try_extract_strings()?;
             let y = x.iter().map(|x| x.to_uppercase()).collect::<Vec<_>>();
@@ -314,7 +441,7 @@ where
     let wrong = Operator::new(
         "my.co",
         "Scale",
-        |node| Ok(vec![node.inputs[0].clone()]),
+        |node| Ok(vec![node.input(0)?.clone()]),
         move |call| match call.input(0)?.shape()[0] {
             2 => Ok(code(call.input(0)?)?),
             _ => Ok(vec![call.input(0)?.clone()]),
@@ -424,7 +551,7 @@ fn what_is_constant_is_computed_once() {
     let count = Operator::new(
         "my.co",
         "Scale",
-        |node| Ok(vec![node.inputs[0].clone()]),
+        |node| Ok(vec![node.input(0)?.clone()]),
         move |call| {
             counted.fetch_add(1, Ordering::SeqCst);
             Ok(vec![call.input(0)?.clone()])
@@ -480,7 +607,7 @@ fn code_that_would_wait_for_its_own_workers_is_told_so() {
     let nested = Operator::new(
         "my.co",
         "Scale",
-        |node| Ok(vec![node.inputs[0].clone()]),
+        |node| Ok(vec![node.input(0)?.clone()]),
         move |call| {
             let x = call.input(0)?;
             if let Some(Err(e)) = held.get().map(|s| s.run(inputs!["x" => x])) {

@@ -10,16 +10,31 @@ use tensor::Attrs;
 pub struct CustomNode {
     /// `domain:Name`.
     pub operator: String,
-    /// Types and shapes of its inputs.
-    pub inputs: Vec<(DType, Vec<Dim>)>,
+    /// Types and shapes of its inputs; `None` for one that is left out.
+    pub inputs: Vec<Option<(DType, Vec<Dim>)>>,
     /// Its attributes.
     pub attrs: Attrs,
+}
+
+impl CustomNode {
+    /// Types and shapes of its inputs, none of which may be left out.
+    ///
+    /// # Errors
+    /// Which one is.
+    pub fn all_inputs(&self) -> Result<Vec<(DType, Vec<Dim>)>, String> {
+        let all = self.inputs.iter().enumerate();
+        let given = all.map(|(i, input)| {
+            let missing = || format!("input {i} is missing; {} needs it", self.operator);
+            input.clone().ok_or_else(missing)
+        });
+        given.collect()
+    }
 }
 
 /// What a node of such an operator becomes.
 #[derive(Clone, Debug)]
 pub struct CustomLowered {
-    /// The core op, on the node's inputs.
+    /// The core op, on those of the node's inputs that are given.
     pub op: Op,
     /// Name, type and shape of each output; a dimension that only the data gives is `None`.
     pub outputs: Vec<(String, DType, Vec<Option<Dim>>)>,

@@ -4,7 +4,7 @@ use super::ctx::Ctx;
 use super::{CustomNode, CustomOp, Item, LowerError, Lowered, NodeView};
 use crate::ops;
 use crate::proto::{AttributeValue, Node};
-use ::graph::Origin;
+use ::graph::{Origin, ValueId};
 use layout::{DType, Dim};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -135,7 +135,7 @@ impl<'m> Ctx<'m> {
 
     /// Lowers a node by what the caller brings.
     pub fn custom_node(&mut self, n: &NodeView<'m>, op: &dyn CustomOp) -> Lowered {
-        let inputs = n.all_inputs()?;
+        let inputs: Vec<ValueId> = n.inputs.iter().copied().flatten().collect();
         let domain = if n.domain.is_empty() {
             "ai.onnx"
         } else {
@@ -143,9 +143,8 @@ impl<'m> Ctx<'m> {
         };
         let lowered = op.lower(&CustomNode {
             operator: format!("{domain}:{}", n.op),
-            inputs: inputs
-                .iter()
-                .map(|&v| (self.dtype(v), self.shape(v)))
+            inputs: (n.inputs.iter())
+                .map(|i| i.map(|v| (self.dtype(v), self.shape(v))))
                 .collect(),
             attrs: n.host_attrs()?,
         })?;

@@ -1,5 +1,5 @@
 //! ai.onnx.ml operators between categories and numbers: LabelEncoder, CategoryMapper,
-//! OneHotEncoder, DictVectorizer, ZipMap.
+//! OneHotEncoder, DictVectorizer, CastMap, ZipMap.
 use super::{OpDef, other};
 use crate::import::{Ctx, Kind, LowerError, Lowered, NodeView};
 use crate::proto::{DataType, TensorData};
@@ -11,8 +11,8 @@ use tensor::{Attr, Attrs, Tensor};
 const ML: &str = "ai.onnx.ml";
 
 pub(crate) const OPS: &[OpDef] = &[
-    other(ML, "CategoryMapper", mapper), other(ML, "DictVectorizer", vectorizer), other(ML, "LabelEncoder", labels),
-    other(ML, "OneHotEncoder", one_hot), other(ML, "ZipMap", zip_map),
+    other(ML, "CastMap", cast_map), other(ML, "CategoryMapper", mapper), other(ML, "DictVectorizer", vectorizer),
+    other(ML, "LabelEncoder", labels), other(ML, "OneHotEncoder", one_hot), other(ML, "ZipMap", zip_map),
 ];
 
 /// The contents of a tensor attribute: texts or numbers.
@@ -153,12 +153,48 @@ fn zip_map<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     Ok(())
 }
 
+fn cast_map<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(1)?;
+    let x = n.input(0)?;
+    match c.kind(x) {
+        Kind::Map { keys: DType::I64, values: DType::F32 | DType::Str } => {}
+        _ => return Err("its input is no map from int64 to float or string; give it one".into()),
+    }
+    let dtype = match n.text("cast_to", "TO_FLOAT")?.as_str() {
+        "TO_FLOAT" => DType::F32,
+        "TO_STRING" => DType::Str,
+        "TO_INT64" => DType::I64,
+        other => return Err(format!("its cast_to is '{other}'; use TO_FLOAT, TO_STRING or TO_INT64").into()),
+    };
+    // A dense one has as many elements as the map that comes.
+    let count = match n.text("map_form", "DENSE")?.as_str() {
+        "DENSE" => None,
+        "SPARSE" => match n.int("max_map", 1)? {
+            count @ 1.. => Some(Dim::from(usize::try_from(count).unwrap_or(usize::MAX))),
+            count => return Err(format!("its max_map is {count}; give it at least 1").into()),
+        },
+        other => return Err(format!("its map_form is '{other}'; use DENSE or SPARSE").into()),
+    };
+    n.int("max_map", 1)?;
+    let attrs = n.host_attrs()?;
+    let kind = Kind::Tensor { dtype, shape: Some(vec![Some(Dim::ONE), count]) };
+    let y = c.held_op(n, "ml.CastMap", attrs, &[x], n.name(0), kind)?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
 fn vectorizer<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
     let x = n.input(0)?;
     let Kind::Map { keys, values } = c.kind(x) else {
         return Err("its input must be a map".into());
     };
+    let numbers = matches!(values, DType::F32 | DType::F64);
+    if !numbers && !matches!((keys, values), (DType::Str, DType::I64) | (DType::I64, DType::Str)) {
+        return Err(LowerError::Node(format!(
+            "its input is a map from {keys} to {values}; give it one to floats, or one between texts and integers"
+        )));
+    }
     let texts = n.texts("string_vocabulary")?.filter(|t| !t.is_empty());
     let ints = n.ints("int64_vocabulary")?.filter(|v| !v.is_empty());
     let count = match (&texts, &ints, keys) {

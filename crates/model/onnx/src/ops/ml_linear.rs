@@ -160,11 +160,14 @@ pub(super) fn both<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, s: Value
 /// x · coefficientsᵀ + intercepts, [rows, k].
 fn scores<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, k: usize) -> Lowered<ValueId> {
     let (x, _, width) = rows(c, n)?;
-    let w = n.floats("coefficients")?.unwrap_or_default();
+    let mut w = n.floats("coefficients")?.unwrap_or_default();
     let b = n.floats("intercepts")?.unwrap_or_default();
-    if Some(w.len()) != k.checked_mul(width) || !(b.is_empty() || b.len() == k) {
+    let used = k.checked_mul(width).filter(|used| *used <= w.len());
+    let Some(used) = used.filter(|_| b.is_empty() || b.len() == k) else {
         return Err(format!("{} coefficients and {} intercepts do not fit {k} outputs of {width} columns", w.len(), b.len()).into());
-    }
+    };
+    // onnxruntime reads the first ones and leaves the others, of which its own example of a model has some.
+    w.truncate(used);
     let w = floats(c, n, "coefficients", &[k, width], &w)?;
     let y = c.contract(n, n.tmp("product"), (x, b"mk"), (w, b"nk"), b"mn")?;
     if b.is_empty() {

@@ -203,7 +203,7 @@ struct Counted(AtomicUsize);
 impl CustomOp for Counted {
     fn lower(&self, node: &CustomNode) -> Result<CustomLowered, String> {
         self.0.fetch_add(1, Ordering::Relaxed);
-        let (dtype, shape) = node.inputs.first().cloned().ok_or("takes one value")?;
+        let (dtype, shape) = (node.inputs.first().cloned().flatten()).ok_or("takes one value")?;
         Ok(CustomLowered {
             op: Op::View(View::Reshape(shape.clone())),
             outputs: vec![("y".into(), dtype, shape.into_iter().map(Some).collect())],

@@ -2,7 +2,7 @@
 //! classifiers.
 use crate::args::Args;
 use crate::data;
-use crate::error::R;
+use crate::error::{R, Why};
 use layout::DType;
 use std::collections::BTreeMap;
 use tensor::{Attr, HostValue, Tensor};
@@ -159,6 +159,75 @@ pub(crate) fn zip_map(a: &Args) -> R<Vec<Tensor>> {
         })
         .collect::<R<Vec<_>>>()?;
     Ok(vec![Tensor::sequence(maps)])
+}
+
+/// The values of a map in the order of its keys, or at their keys, as another type.
+pub(crate) fn cast_map(a: &Args) -> R<Vec<Tensor>> {
+    let Some(HostValue::Map { keys, values }) = a.input(0)?.host_value() else {
+        return Err("its input is no map".into());
+    };
+    let (cast, form) = (a.text("cast_to", "TO_FLOAT")?, a.text("map_form", "DENSE")?);
+    // Of keys that are there twice the last one counts, as in a dict.
+    let places = (0..keys.len().min(values.len())).map(|i| (keys.get_i64(i), i));
+    let places: BTreeMap<i64, usize> = places.collect();
+    let from: Vec<Option<usize>> = match form == "SPARSE" {
+        false => places.values().map(|&i| Some(i)).collect(),
+        true => {
+            if let Some((least, _)) = places.first_key_value().filter(|(k, _)| **k < 0) {
+                return Err(format!(
+                    "its map has the key {least}; negative keys have no place in a sparse form"
+                )
+                .into());
+            }
+            let count = data::extent(a.int("max_map", 1)?)?;
+            // Whether there may be so many.
+            drop(data::alloc(DType::I64, &[1, count])?);
+            let at = |k| i64::try_from(k).ok().and_then(|k| places.get(&k).copied());
+            (0..count).map(at).collect()
+        }
+    };
+    let shape = [1, from.len()];
+    let texts = values.text();
+    let float = |i: usize| match texts {
+        Some(t) => t
+            .get(i)
+            .map(String::as_str)
+            .unwrap_or_default()
+            .trim()
+            .parse(),
+        None => Ok(values.get_f64(i) as f32),
+    };
+    let wrong = |i: usize| {
+        let text = texts.and_then(|t| t.get(i)).map_or("", String::as_str);
+        Why(format!(
+            "its map has '{text}', which is no number; give it numbers"
+        ))
+    };
+    if cast == "TO_STRING" {
+        let text = |i: &Option<usize>| match (i, texts) {
+            // What onnxruntime fills up with.
+            (None, _) => "0.f".to_string(),
+            (Some(i), Some(t)) => t.get(*i).cloned().unwrap_or_default(),
+            (Some(i), None) => format!("{:.6}", values.get_f64(*i)),
+        };
+        let all: Vec<String> = from.iter().map(text).collect();
+        return Ok(vec![data::texts(&shape, all.iter().map(String::as_str))?]);
+    }
+    let dtype = if cast == "TO_INT64" {
+        DType::I64
+    } else {
+        DType::F32
+    };
+    let mut y = data::alloc(dtype, &shape)?;
+    for (to, i) in from.iter().enumerate() {
+        let Some(i) = *i else { continue };
+        let f: f32 = float(i).map_err(|_| wrong(i))?;
+        match dtype {
+            DType::I64 => y.set_i64(to, f as i64),
+            _ => y.set_f64(to, f64::from(f)),
+        }
+    }
+    Ok(vec![y])
 }
 
 pub(crate) fn dict_vectorizer(a: &Args) -> R<Vec<Tensor>> {

@@ -143,6 +143,7 @@ pub(crate) const TABLE: &[(&str, Run)] = &[
     ("Unsqueeze", squeeze::unsqueeze),
     ("Upsample", resize::run),
     ("ml.ArrayFeatureExtractor", array_feature_extractor::run),
+    ("ml.CastMap", ml_encode::cast_map),
     ("ml.CategoryMapper", ml_encode::look_up),
     ("ml.DictVectorizer", ml_encode::dict_vectorizer),
     ("ml.LabelEncoder", ml_encode::look_up),

@@ -13,13 +13,24 @@ Runs a Python program, module or installed command in which `import onnxruntime`
 """
 
 
+#: What processes that the program starts find under onnxruntime's name.
+_CHILDREN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_children")
+
+
+def _first(folder: str) -> None:
+    """Modules are looked for in ``folder`` first. Those of multiprocessing take the whole path over."""
+    sys.path[:0] = [folder, _CHILDREN]
+
+
 def _run(arguments: list[str]) -> None:
     from . import install
 
     install()
+    others = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([_CHILDREN, others] if others else [_CHILDREN])
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
-        sys.path.insert(0, os.getcwd())
+        _first(os.getcwd())
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
         return
     path = arguments[0]
@@ -31,7 +42,7 @@ def _run(arguments: list[str]) -> None:
     sys.argv = [path, *arguments[1:]]
     if sys.path[:1] in ([""], [os.getcwd()]):
         del sys.path[0]  # Of this module; a program finds what lies beside it.
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    _first(os.path.dirname(os.path.abspath(path)))
     runpy.run_path(path, run_name="__main__")
 
 

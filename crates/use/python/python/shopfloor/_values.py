@@ -32,10 +32,15 @@ def _packed(array: np.ndarray) -> bytes:
     return (bits[0::2] | (bits[1::2] << 4)).tobytes()
 
 
-def _map(value: dict) -> tuple[np.ndarray, np.ndarray]:
-    keys, values = list(value.keys()), list(value.values())
-    as_array = lambda all: np.array(all, object if all and isinstance(all[0], str) else None)
-    return as_array(keys), as_array(values)
+def _map(value: dict, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Keys and values of the types that the model takes, "map(int64,tensor(float))"; texts are objects."""
+    keys, _, values = kind[4:-1].partition(",") if kind.startswith("map(") else ("", "", "")
+    wanted = (NUMPY_OF_ONNX.get(f"tensor({keys})"), NUMPY_OF_ONNX.get(values))
+    arrays = []
+    for items, want in zip((list(value.keys()), list(value.values())), wanted):
+        texts = bool(items) and isinstance(items[0], str)
+        arrays.append(np.array(items, object if texts else want))
+    return arrays[0], arrays[1]
 
 
 def _array(value: Any, kind: str) -> np.ndarray:
@@ -62,7 +67,7 @@ def prepared(value: Any, kind: str) -> tuple[str, Any, Any]:
     if value is None:
         raise InputError(f"None is given for an input of type {kind}; give an array")
     if isinstance(value, dict):
-        return "map", _map(value), ()
+        return "map", _map(value, kind), ()
     array = _array(value, kind)
     name = array.dtype.name
     if array.dtype.kind in "OUST" or (kind == "tensor(string)" and array.dtype.type is np.void):

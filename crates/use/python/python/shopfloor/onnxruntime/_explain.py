@@ -59,6 +59,9 @@ def load(source: Union[str, bytes], error: shopfloor.Error) -> Exception:
         unknown = [name for name in names if name not in _NOT_COVERED]
         return InvalidGraph(10, text) if unknown else NotImplemented(9, text)
     if isinstance(error, shopfloor.ModelError):
+        complex_type = re.search(r"element type (COMPLEX\d+) is not supported", text)
+        if complex_type:
+            text = f"This is an invalid model. Type Error: Type 'tensor({complex_type[1].lower()})' is invalid. {text}"
         kind, code = next((k for pattern, k in _LOADING if re.search(pattern, text)), (InvalidGraph, 10))
         return kind(code, text)
     return Fail(1, text)

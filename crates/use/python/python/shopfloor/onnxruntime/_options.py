@@ -191,6 +191,15 @@ class NodeArg:
         known = [sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in shape or []]
         return NodeArg(name, type, None if shape is None else known)
 
+    def infer(self, known: list[Union[int, str, None]], names: set[str]) -> None:
+        """Puts sizes that follow from the model in the place of names, and ``names`` of the inputs in the place of
+        nothing, as onnxruntime does."""
+        if not self.type.startswith("tensor(") or len(known) != len(self.shape):
+            return
+        for at, (dim, size) in enumerate(zip(self.shape, known)):
+            if isinstance(size, int) and not isinstance(dim, int) or dim is None and size in names:
+                self.shape[at] = size
+
     def __repr__(self) -> str:
         return f"NodeArg(name='{self.name}', type='{self.type}', shape={self.shape})"
 

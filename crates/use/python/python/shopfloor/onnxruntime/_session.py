@@ -62,7 +62,11 @@ class Session:
         native = self._sess
         dims = self._sess_options._dims
         self._inputs_meta = [NodeArg.of(port, dims) for port in native._inputs()]
-        self._outputs_meta = [NodeArg.of(port, dims) for port in native._outputs()]
+        outputs = [NodeArg.of(port, dims) for port in native._outputs()]
+        names = {dim for arg in self._inputs_meta for dim in arg.shape if isinstance(dim, str)}
+        for arg, known in zip(outputs, native._known()):
+            arg.infer(known, names)
+        self._outputs_meta = outputs
         self._overridable_initializers = [NodeArg.of(port, dims) for port in native._overridable()]
         self._model_meta = ModelMetadata(native._metadata())
         self._native_run = native.run
@@ -126,6 +130,7 @@ class Session:
 
     def _set_providers(self, providers: Any, provider_options: Any) -> list[str]:
         """The same; gives the names that onnxruntime does not know either."""
+        iter(providers or ())  # What has no members is a TypeError, which no fallback follows.
         available = get_available_providers()
         names, _ = check_and_normalize_provider_args(providers, provider_options, available)
         self._providers = [name for name in names if name in available] or available
@@ -271,7 +276,15 @@ class InferenceSession(Session):
         self._enable_fallback = bool(kwargs.get("enable_fallback", True))
         self._read_config_from_model = os.environ.get("ORT_LOAD_CONFIG_FROM_MODEL") == "1"
         self._fallback_providers = ["CPUExecutionProvider"]
-        for name in self._set_providers(providers, provider_options):
+        try:
+            unknown = self._set_providers(providers, provider_options)
+        except ValueError as error:
+            if not self._enable_fallback:
+                raise
+            warnings.warn(f"EP Error {error} Falling back to {self._fallback_providers}", stacklevel=2)
+            unknown = self._set_providers(self._fallback_providers, None)
+            self.disable_fallback()
+        for name in unknown:
             warnings.warn(f"Unknown Provider Type: {name}", stacklevel=2)
         self._create_inference_session(self._providers, None)
         if self._read_config_from_model:
