@@ -30,15 +30,8 @@ pub(crate) struct ModelCache {
     packs: Mutex<Vec<Arc<Pack>>>,
 }
 
-impl Cache {
-    /// The part for `model`; `setting` says what else plans follow from (device, machine, options).
-    /// `None` for models that were not read from files, and where the folder cannot be used.
-    pub(crate) fn of(&self, model: &Model, setting: &str) -> Option<Arc<ModelCache>> {
-        ModelCache::new(self, model, setting).map(Arc::new)
-    }
-}
-
 impl ModelCache {
+    /// See [`super::Store::plans`].
     pub(super) fn new(cache: &Cache, model: &Model, setting: &str) -> Option<ModelCache> {
         let mut files = Vec::new();
         for path in model.files() {
