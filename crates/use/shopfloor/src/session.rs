@@ -372,8 +372,9 @@ impl SessionBuilder {
                 let device = engine.device();
                 let (target, machine) = (&device.target().name, device.machine().hash_hex());
                 let planner = engine.planner().setting();
-                let setting = format!("{target}\n{machine}\n{planner}");
-                c.plans(&model, &setting)
+                let options = model.options_text();
+                let setting = format!("{options}\n{target}\n{machine}\n{planner}");
+                c.plans(model.files(), &setting)
             }),
         };
         let inner = runtime::Session::new(engine.clone(), model.program().clone(), options);

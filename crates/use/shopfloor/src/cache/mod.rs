@@ -18,10 +18,9 @@ mod store;
 
 pub use folder::Cache;
 
-use crate::Model;
 use plan::Program;
 use runtime::PlanStore;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What models and sessions ask of a cache. They hold one behind this trait, so that a program that gives its
@@ -33,9 +32,9 @@ pub(crate) trait Store: Send + Sync {
     /// Keeps what import made of the model at `path`; a model that was not read from files alone is passed over.
     fn keep(&self, path: &Path, options: &str, program: &Program, report: &onnx::Report);
 
-    /// The plans and packed weights of `model`; `setting` says what else plans follow from (device, machine,
-    /// options). `None` for models that were not read from files, and where the folder cannot be used.
-    fn plans(&self, model: &Model, setting: &str) -> Option<Arc<dyn PlanStore>>;
+    /// The plans and packed weights of the model in these files; `setting` says what else plans follow from
+    /// (options, device, machine). `None` where there are no files, and where the folder cannot be used.
+    fn plans(&self, files: &[PathBuf], setting: &str) -> Option<Arc<dyn PlanStore>>;
 
     /// As [`Cache::problem`].
     fn problem(&self) -> Option<&str>;
@@ -50,8 +49,8 @@ impl Store for Cache {
         program::keep(self, path, options, program, report);
     }
 
-    fn plans(&self, model: &Model, setting: &str) -> Option<Arc<dyn PlanStore>> {
-        Some(Arc::new(store::ModelCache::new(self, model, setting)?))
+    fn plans(&self, files: &[PathBuf], setting: &str) -> Option<Arc<dyn PlanStore>> {
+        Some(Arc::new(store::ModelCache::new(self, files, setting)?))
     }
 
     fn problem(&self) -> Option<&str> {

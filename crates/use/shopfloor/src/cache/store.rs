@@ -2,7 +2,6 @@
 use super::digest::digest;
 use super::pack::{self, Pack};
 use super::{Cache, binary, evict, sealed};
-use crate::Model;
 use device::{PackedBytes, PackedKey, Shelf};
 use layout::DimBox;
 use plan::{Allotment, Plan};
@@ -32,9 +31,9 @@ pub(crate) struct ModelCache {
 
 impl ModelCache {
     /// See [`super::Store::plans`].
-    pub(super) fn new(cache: &Cache, model: &Model, setting: &str) -> Option<ModelCache> {
+    pub(super) fn new(cache: &Cache, paths: &[PathBuf], setting: &str) -> Option<ModelCache> {
         let mut files = Vec::new();
-        for path in model.files() {
+        for path in paths {
             files.push(digest(cache, path)?);
         }
         if files.is_empty() {
@@ -55,11 +54,7 @@ impl ModelCache {
             cache: cache.clone(),
             folder,
             contents,
-            setting: format!(
-                "{}\n{}\n{setting}",
-                sealed::this_build(),
-                model.options_text()
-            ),
+            setting: format!("{}\n{setting}", sealed::this_build()),
             files,
             packs: Mutex::new(packs),
         })
