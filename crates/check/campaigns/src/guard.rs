@@ -5,7 +5,7 @@ use cpu::isa::Isa;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-use testkit::guard::{Asked, Commands, Outcome, again, process, run as look};
+use testkit::guard::{Asked, Commands, Outcome, process, repeat_command, run as look};
 
 const USAGE: &str =
     "usage: cargo xtask guard|valgrind [--isa ISA]... [--kind KIND]... [--share S/N] [--case CASE]
@@ -98,9 +98,12 @@ fn told(command: &str, asked: &Asked) -> impl FnMut(&str, Option<&str>) {
             bar.inc(1);
             bar.set_message(case.to_string());
         }
-        Some(why) => {
-            bar.suspend(|| println!("{case}: {why}\n  again: {}\n", again(command, asked, case)))
-        }
+        Some(why) => bar.suspend(|| {
+            println!(
+                "{case}: {why}\n  again: {}\n",
+                repeat_command(command, asked, case)
+            )
+        }),
     }
 }
 

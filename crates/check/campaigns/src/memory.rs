@@ -76,7 +76,7 @@ fn shapes(names: &[String], threads: usize, runs: usize, longest: usize) -> (Str
             .and_then(|p| measured::<Shapes>(&p.model, name, threads, (runs, longest)));
         let line = match done {
             Ok(s) => {
-                let kept = s.kept() && s.after <= s.before + SLACK;
+                let kept = s.within_statement() && s.after <= s.before + SLACK;
                 wrong += usize::from(!kept);
                 let dims: Vec<String> = s.dims.iter().map(|(n, m)| format!("{n} {m}")).collect();
                 let cells = [s.before, s.after, s.peak, s.total + s.beside].map(mib);
@@ -113,7 +113,7 @@ fn row(name: &str, f: &Figures) -> String {
         cells.map(mib).join(" | "),
         over(f) as f64 / f64::from(1 << 20),
         f.peak as f64 / f.weights.max(1) as f64,
-        if f.kept() { "yes" } else { "NO" },
+        if f.within_statement() { "yes" } else { "NO" },
     )
 }
 
@@ -171,7 +171,7 @@ pub fn run(args: &[String]) -> ExitCode {
             .and_then(|p| measured::<Figures>(&p.model, name, threads, (0, 0)));
         let line = match done {
             Ok(f) => {
-                wrong += usize::from(!f.kept());
+                wrong += usize::from(!f.within_statement());
                 beside = f.beside;
                 most = most.max(over(&f));
                 row(name, &f)

@@ -39,7 +39,7 @@ pub struct Figures {
 
 impl Figures {
     /// True when the peak stays inside what was stated. The caller's own tensors count as stated.
-    pub fn kept(&self) -> bool {
+    pub fn within_statement(&self) -> bool {
         self.peak <= self.total + self.ports + self.beside
     }
 }
@@ -116,7 +116,7 @@ pub struct Shapes {
 
 impl Shapes {
     /// True when the peak stays inside what was stated for the largest shapes.
-    pub fn kept(&self) -> bool {
+    pub fn within_statement(&self) -> bool {
         self.peak <= self.total + self.beside
     }
 }

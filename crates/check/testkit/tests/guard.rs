@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
 use testing::Share;
-use testkit::guard::{Asked, Commands, Outcome, again, run};
+use testkit::guard::{Asked, Commands, Outcome, repeat_command, run};
 use testkit::handwritten::{node, product, values};
 
 /// Shares that the cases are in: a share takes some seconds.
@@ -40,7 +40,7 @@ fn looked_at(asked: &Asked, recorded: bool) -> (Outcome, Vec<String>) {
     let mut told = |case: &str, why: Option<&str>| match why {
         None => names.push(case.to_string()),
         Some(why) => {
-            let again = again("guard", asked, case);
+            let again = repeat_command("guard", asked, case);
             wrong += &format!("{case}: {why}\n  again: {again}\n");
         }
     };

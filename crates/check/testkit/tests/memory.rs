@@ -33,7 +33,7 @@ fn child(what: &str, name: &str, path: &Path) -> Result<(), String> {
     match what {
         "stated" => {
             let f = figures(&model, path, 2)?;
-            if !f.kept() {
+            if !f.within_statement() {
                 return Err(format!(
                     "the peak of {} B is more than the stated {} B with {} B of inputs and outputs and {} B beside",
                     f.peak, f.total, f.ports, f.beside
@@ -57,7 +57,7 @@ fn child(what: &str, name: &str, path: &Path) -> Result<(), String> {
                     s.after >> 20
                 ));
             }
-            match s.kept() {
+            match s.within_statement() {
                 true => Ok(()),
                 false => Err(format!(
                     "the peak of {} B is more than the {} B stated for the largest shapes and {} B beside",

@@ -3,6 +3,8 @@
 //! [`ModelFile`] maps a file and parses its messages with this crate's own protobuf cursor
 //! ([`proto`]). Tensor data is never copied: it stays a [`Bytes`] range of the mapping, or of
 //! the mapping of the external file it lies in ([`ExternalFiles`]).
+//!
+//! Never here: a machine, a kernel, a schedule.
 #![deny(unsafe_code)]
 
 mod error;

@@ -40,7 +40,11 @@ impl TileProgram {
     /// As [`TileProgram::new`] of the very kernel of this program, for less where the schedule is
     /// this one's, but for how many tasks are handed out at a time: what was verified of the two is
     /// not verified again. `None` for another kernel or schedule.
-    pub fn again(&self, kernel: &Arc<Kernel>, schedule: &Arc<Schedule>) -> Option<TileProgram> {
+    pub fn with_equal_schedule(
+        &self,
+        kernel: &Arc<Kernel>,
+        schedule: &Arc<Schedule>,
+    ) -> Option<TileProgram> {
         if !Arc::ptr_eq(kernel, &self.kernel) {
             return None;
         }

@@ -74,7 +74,7 @@ pub fn joinings(program: &Program) -> Vec<ItemMerge> {
             let Some(j) = last.get(&v).copied().filter(|j| *j > i) else {
                 continue;
             };
-            if let Some(item) = joined(a, &items[j], v) {
+            if let Some(item) = one_item(a, &items[j], v) {
                 out.push(ItemMerge {
                     at: (s, i, j),
                     item,
@@ -123,7 +123,7 @@ fn operand(k: &Kernel, args: &[ValueIx], v: ValueIx, role: Role) -> Option<Opera
 }
 
 /// `a`, which writes `v`, and `b`, which reads it, as one item.
-fn joined(a: &Item, b: &Item, v: ValueIx) -> Option<Item> {
+fn one_item(a: &Item, b: &Item, v: ValueIx) -> Option<Item> {
     let (
         ItemWork::Kernel {
             kernel: ka,

@@ -155,7 +155,7 @@ impl Device for CpuDevice {
             shelf,
             digests: &self.digests,
         }
-        .kept()?;
+        .persistent_buffers()?;
         let made = prepared.and_then(|p| p.downcast::<UnprovedBlock>().ok());
         let made = match made.and_then(|u| u.of(&plan, block)) {
             Some(b) => b,

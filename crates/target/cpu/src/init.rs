@@ -26,7 +26,7 @@ pub(crate) struct Init<'a> {
 impl Init<'_> {
     /// Memory of the buffers that a block's steps read: weights where they lie, results of init made or found.
     /// What only init itself reads is not kept.
-    pub(crate) fn kept(&self) -> Result<Vec<PersistentBuffer>, DeviceError> {
+    pub(crate) fn persistent_buffers(&self) -> Result<Vec<PersistentBuffer>, DeviceError> {
         let b = block_of(self.plan.plan(), self.block)?;
         let mut keys: Vec<Option<PackedKey>> = Vec::new();
         for i in 0..b.buffers.len() {

@@ -6,9 +6,9 @@
 //! time: what a launch takes is derived from what it executed and moved, and from the GPU's figures;
 //! kernels that overlap do not slow each other down. A kernel whose CTAs wait for each other or for the
 //! host keeps time per CTA while it runs, and the host's clock goes on with what it reads of it. Calls of
-//! the driver take the host no time: that is kind to whatever makes many. Loading or unloading a module and getting or
-//! freeing memory wait for everything that was launched, as the real driver may; when what runs can
-//! never end by itself, that is an error with every warp's state instead of a hang.
+//! the driver take the host no time, which favours programs that make many. Loading or unloading a module and
+//! getting or freeing memory wait for everything that was launched, as the real driver may; when what runs
+//! can never end by itself, that is an error with every warp's state instead of a hang.
 //!
 //! [`Fault`]s make calls fail. What the emulator finds wrong with a kernel fails the stream it ran in;
 //! what would be an illegal access on a GPU loses the GPU.

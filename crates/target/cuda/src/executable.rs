@@ -768,7 +768,7 @@ impl CudaExecutable {
                     f.pinned.read(port.staged, out).map_err(&failed)?;
                 }
                 (Out::Host(out), Some(m)) => {
-                    let made = m.kept(port.buffer as u32).get(..out.len());
+                    let made = m.bytes_kept(port.buffer as u32).get(..out.len());
                     out.copy_from_slice(made.ok_or_else(|| self.refused("an output is missing"))?);
                 }
                 _ => {}

@@ -90,20 +90,20 @@ impl HostMemory {
     }
 
     /// The bytes kept of buffer `b`, empty where none are.
-    pub fn kept(&self, b: BufferId) -> &[u8] {
+    pub fn bytes_kept(&self, b: BufferId) -> &[u8] {
         self.buffers.get(b as usize).map_or(&[], |b| &b[..])
     }
 
     /// Bytes of buffer `b` of `block` on the host, wherever they are.
     pub fn bytes<'a>(&'a self, block: &Block, b: BufferId, view: HostView<'a>) -> &'a [u8] {
-        let own = self.kept(b);
+        let own = self.bytes_kept(b);
         if !own.is_empty() {
             return own;
         }
         match block.buffers.get(b as usize).map(|b| b.kind) {
             Some(BufferKind::Input(n)) => view.inputs.get(n as usize).copied().unwrap_or(&[]),
             Some(BufferKind::Weight(w)) => view.weights.get(w).map_or(&[], |w| &w.bytes[..]),
-            Some(BufferKind::Init) => view.kept.map_or(&[], |k| k.kept(b)),
+            Some(BufferKind::Init) => view.kept.map_or(&[], |k| k.bytes_kept(b)),
             _ => &[],
         }
     }
@@ -350,7 +350,7 @@ impl HostPart {
             let own = memory.buffers.get_mut(a.buffer as usize);
             let own = own.filter(|b| n.is_some_and(|n| n <= b.len()));
             let Some(own) = own else {
-                return Err(short(a.buffer, n, memory.kept(a.buffer).len()));
+                return Err(short(a.buffer, n, memory.bytes_kept(a.buffer).len()));
             };
             made.push(std::mem::replace(own, AlignedBytes::new(0, "")?));
         }

@@ -3,9 +3,10 @@
 //! Three ways in: [`run`] evaluates an operator of the table by its ONNX type (`ml.` before those of
 //! ai.onnx.ml, `ms.` before those of com.microsoft); the typed functions evaluate core ops that a
 //! plan may run as `host` steps as long as no kernel family has them; [`prepare`] makes a plan's step
-//! ready once. Sizes come from data here, so
-//! every size is checked and an output larger than [`MAX_OUTPUT_BYTES`], or texts larger than [`MAX_TEXT_BYTES`],
-//! are an error before they are made.
+//! ready once. Sizes come from data here, so every size is checked, and an output larger than
+//! [`MAX_OUTPUT_BYTES`], or texts larger than [`MAX_TEXT_BYTES`], are an error before they are made.
+//!
+//! Never here: a kernel, a plan, a thread.
 #![forbid(unsafe_code)]
 
 mod args;

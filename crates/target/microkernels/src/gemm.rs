@@ -154,7 +154,7 @@ pub(super) struct Tile {
     /// Columns in the last vector, 1..=W.
     last: usize,
     accumulate: bool,
-    post: Post,
+    pub(super) post: Post,
     ahead: Ahead,
 }
 
@@ -540,9 +540,6 @@ pub(super) unsafe fn tile<
             }
         }
         stored::<S, P, MR, NV, MASKED>(t, &acc[0], tail);
-        if P::POST && t.post.any() {
-            finish::<S, MASKED>(t, MR, NV, tail);
-        }
     }
 }
 
@@ -582,14 +579,15 @@ unsafe fn stored<S: Simd, P: Product<S>, const MR: usize, const NV: usize, const
 /// What is done to the sums of a tile, which are stored by now: a pass of its own over memory that is in
 /// the nearest cache, so that the loop over k keeps all registers.
 #[inline(always)]
-unsafe fn finish<S: Simd, const MASKED: bool>(t: &Tile, rows: usize, vectors: usize, tail: S::T) {
+pub(super) unsafe fn finish<S: Simd>(t: &Tile, rows: usize, vectors: usize) {
     let p = &t.post;
     // SAFETY: the tile's own elements, and what lies like them.
     unsafe {
+        let tail = S::tail(t.last);
         let (lo, hi) = (S::splat(p.lo), S::splat(p.hi));
         for i in 0..rows {
             for j in 0..vectors {
-                let cut = j == vectors - 1 && (MASKED || t.last < S::W);
+                let cut = j == vectors - 1 && t.last < S::W;
                 let c = t.c.add(i * t.ldc + j * S::W);
                 if cut {
                     let mut v = S::load_t(c, tail);
@@ -632,12 +630,24 @@ macro_rules! tiles {
     ($module:ident, $simd:ty, $product:ident, $features:literal, own = $own:literal, $count:literal,
      [$($nv:literal : [$($mr:literal)*]),*]) => {
         mod $module {
-            use $crate::gemm::{Tile, TileFn, TileTable, sets, tile};
+            use $crate::gemm::{Product, Tile, TileFn, TileTable, finish, sets, tile};
 
             #[target_feature(enable = $features)]
             unsafe fn run<const MR: usize, const NV: usize, const SETS: usize, const MASKED: bool>(t: &Tile) {
                 // SAFETY: the caller's contract is that of `tile`.
-                unsafe { tile::<$simd, super::$product, MR, NV, SETS, MASKED>(t) }
+                unsafe { tile::<$simd, super::$product, MR, NV, SETS, MASKED>(t) };
+                if <super::$product as Product<$simd>>::POST && t.post.any() {
+                    // SAFETY: as above.
+                    unsafe { finished(t, MR, NV) };
+                }
+            }
+
+            /// One for all tiles, since it costs little beside their loops over k.
+            #[target_feature(enable = $features)]
+            #[inline(never)]
+            unsafe fn finished(t: &Tile, rows: usize, vectors: usize) {
+                // SAFETY: the caller's contract is that of `tile`.
+                unsafe { finish::<$simd>(t, rows, vectors) }
             }
 
             pub(super) static TILES: [TileTable; $count] = [$({

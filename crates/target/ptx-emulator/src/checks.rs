@@ -181,7 +181,7 @@ const MOST: usize = 1000;
 
 impl Reports {
     /// Counts one more of these if it is known already.
-    pub fn again(&mut self, kind: Kind, line: u32, other: Option<u32>) -> bool {
+    pub fn count_repeat(&mut self, kind: Kind, line: u32, other: Option<u32>) -> bool {
         match self.seen.get(&(kind, line, other)) {
             Some(k) => {
                 self.list[*k].count += 1;
@@ -195,7 +195,7 @@ impl Reports {
         if r.kind.fatal() {
             self.fatal = true;
         }
-        if self.list.len() >= MOST || self.again(r.kind, r.line, r.other_line) {
+        if self.list.len() >= MOST || self.count_repeat(r.kind, r.line, r.other_line) {
             return;
         }
         self.seen

@@ -373,7 +373,7 @@ impl Executable for GpuExecutable {
         if let Some(memory) = &f.host {
             for (port, out) in self.outputs.iter().zip(request.outputs.iter_mut()) {
                 if !port.state && !port.here {
-                    out.copy_from_slice(&memory.kept(port.buffer as u32)[..out.len()]);
+                    out.copy_from_slice(&memory.bytes_kept(port.buffer as u32)[..out.len()]);
                 }
             }
         }

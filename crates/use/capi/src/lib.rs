@@ -2,11 +2,13 @@
 //! made of this crate by cbindgen, and `docs/c.md` explains it.
 //!
 //! # Safety
-//! Every function here is called from C, and no other library has functions whose names begin with `shopfloor_`. What its pointers must point to is in the header: text ends with a zero
-//! byte, a list has as many members as its count says, a handle was made by this library and not freed. Null
-//! pointers, counts that do not fit, and pointers between two members of a list are errors. Nothing is kept of
-//! what a pointer points to beyond the call, unless the function says so. A panic is an error too and does not leave
-//! the library.
+//! Every function here is called from C, and no other library has functions whose names begin with `shopfloor_`.
+//! What its pointers must point to is in the header: text ends with a zero byte, a list has as many members as its
+//! count says, a handle was made by this library and not freed. Null pointers, counts that do not fit, and pointers
+//! between two members of a list are errors. Nothing is kept of what a pointer points to beyond the call, unless the
+//! function says so. A panic is an error too and does not leave the library.
+//!
+//! Never here: a decision about models or plans.
 #![allow(non_camel_case_types, clippy::missing_safety_doc)]
 
 mod boundary;

@@ -2,6 +2,8 @@
 //!
 //! Every reader takes hostile bytes: what a header declares is checked against the bytes that are
 //! there before anything is allocated for it.
+//!
+//! Never here: a model, a plan.
 #![forbid(unsafe_code)]
 
 mod error;

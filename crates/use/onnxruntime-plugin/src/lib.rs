@@ -7,6 +7,8 @@
 //! finds by these names in this file. What it gives is as its interface for plugins says. Nothing is kept of what
 //! a pointer points to beyond the call, but onnxruntime's tables of functions. A panic is a status too and does not
 //! leave the library.
+//!
+//! Never here: what a node computes, which `shopfloor` alone knows.
 
 pub mod abi;
 mod boundary;

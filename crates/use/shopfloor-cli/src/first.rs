@@ -33,7 +33,7 @@ fn measure_own(engine: &EngineArgs) {
     if !own || automatic(ci.as_deref()) || machines::file().is_none() {
         return;
     }
-    match machines::kept() {
+    match machines::calibration() {
         Ok(None) => {}
         Ok(Some(_)) => return,
         Err(e) => return note(&e.to_string()),

@@ -103,11 +103,9 @@ fn alone(on: &str) -> Result<Device, Error> {
         ("emulated", which) => Ok(Device::Emulated {
             gpu: which.unwrap_or("a100").into(),
         }),
-        _ if Machine::load(on).is_ok() => Err(Error::Usage(format!(
-            "'{on}' is a machine that is planned for and no device that runs; plan for it, or run on cpu, cuda, wgpu or emulated:a100"
-        ))),
+        // Whether a machine has this name is not looked up: programs that only run would hold the whole catalog.
         _ => Err(Error::Usage(format!(
-            "there is no device '{on}'; use cpu, wgpu, wgpu:ADAPTER, cuda, cuda:N, emulated:a100, or two such as cpu+cuda"
+            "there is no device '{on}'; use cpu, wgpu, wgpu:ADAPTER, cuda, cuda:N, emulated:a100, or two such as cpu+cuda; a machine such as h100 is planned for and does not run"
         ))),
     }
 }

@@ -76,7 +76,7 @@ pub fn file() -> Option<PathBuf> {
 ///
 /// # Errors
 /// A file that does not read.
-pub fn kept() -> Result<Option<Measurements>, Error> {
+pub fn calibration() -> Result<Option<Measurements>, Error> {
     Ok(calibrate::load_calibration(&cpu::detect::detect())?)
 }
 

@@ -1,6 +1,6 @@
 //! Models: an ONNX file read, rewritten and made a program, or taken from the cache. Sessions run it
 //! (`session`).
-use crate::cache::program as kept;
+use crate::cache::Store;
 use crate::{Cache, Error, Operator};
 use graph::Graph;
 use layout::{Dim, DimBox, Sym};
@@ -217,13 +217,21 @@ impl Model {
         options: &ModelOptions,
         cache: Option<&Cache>,
     ) -> Result<Model, Error> {
-        let path = path.as_ref();
+        Model::open_in(path.as_ref(), options, cache.map(|c| c as &dyn Store))
+    }
+
+    /// [`Model::open_with`] for any store.
+    pub(crate) fn open_in(
+        path: &Path,
+        options: &ModelOptions,
+        cache: Option<&dyn Store>,
+    ) -> Result<Model, Error> {
         check_ranges(&options.dims)?;
         // A closure is neither kept nor compared with one of another process.
         let cache = cache.filter(|_| options.operators.is_empty());
         let text = bound(&name_of(path), options);
         if let Some(c) = cache
-            && let Some((program, report)) = kept::find(c, path, &text)
+            && let Some((program, report)) = c.find(path, &text)
         {
             return Ok(Model {
                 path: path.to_path_buf(),
@@ -241,7 +249,7 @@ impl Model {
         let model = Model::of_file(&file, path, options)?;
         // What is kept is found by the options given, and ranks were added to those.
         if let Some(c) = cache.filter(|_| model.options.ranks == options.ranks) {
-            kept::keep(c, path, &text, &model.program, &model.report);
+            c.keep(path, &text, &model.program, &model.report);
         }
         Ok(model)
     }
@@ -274,10 +282,10 @@ impl Model {
     }
 
     /// The same model with other options, read again from where it was read.
-    pub(crate) fn again(
+    pub(crate) fn reload(
         &self,
         options: &ModelOptions,
-        cache: Option<&Cache>,
+        cache: Option<&dyn Store>,
     ) -> Result<Model, Error> {
         Model::read(&self.path, self.memory.as_ref(), options, cache)
     }
@@ -287,11 +295,11 @@ impl Model {
         path: &Path,
         memory: Option<&Bytes>,
         options: &ModelOptions,
-        cache: Option<&Cache>,
+        cache: Option<&dyn Store>,
     ) -> Result<Model, Error> {
         match memory {
             Some(bytes) => Model::from_shared(path, bytes.clone(), options),
-            None => Model::open_with(path, options, cache),
+            None => Model::open_in(path, options, cache),
         }
     }
 
@@ -550,7 +558,7 @@ impl Model {
                 self.program.name
             )));
         }
-        let again = self.again(&self.options, None)?;
+        let again = self.reload(&self.options, None)?;
         let graph = again.graph()?.clone();
         Ok(self.graph.get_or_init(|| graph))
     }

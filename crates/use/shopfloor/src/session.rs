@@ -1,4 +1,5 @@
 //! Sessions of the facade: builders and requests. The work is done by `runtime::Session`.
+use crate::cache::Store;
 use crate::devices::engine_for;
 use crate::{Cache, Error, Launch, Model, ModelOptions, Outputs, SuperviseOptions, Supervision};
 use cpu::isa::Isa;
@@ -35,11 +36,19 @@ pub struct SessionBuilder {
     deadline: Option<Duration>,
     workers: Option<u32>,
     batching: Option<Batching>,
-    cache: Option<Cache>,
+    cache: Option<Arc<dyn Store>>,
     resident_weights: bool,
     launch: Option<Launch>,
     deterministic: bool,
-    supervise: Option<Mode>,
+    supervise: Option<(Mode, StartSupervisor)>,
+}
+
+/// How a builder's engine gets a supervisor. A pointer, so that programs that ask for none have none in them.
+type StartSupervisor = fn(&Arc<Engine>, Mode) -> Result<(), Error>;
+
+fn start_supervisor(engine: &Arc<Engine>, mode: Mode) -> Result<(), Error> {
+    Supervision::start(engine, SuperviseOptions::of(mode))?.detach();
+    Ok(())
 }
 
 impl SessionBuilder {
@@ -234,13 +243,13 @@ impl SessionBuilder {
     /// [`SessionBuilder::with_engine`]: see [`crate::Supervision`].
     #[must_use]
     pub fn with_supervision(mut self, mode: Mode) -> Self {
-        self.supervise = (mode != Mode::Off).then_some(mode);
+        self.supervise = (mode != Mode::Off).then_some((mode, start_supervisor));
         self
     }
 
     /// Keeps plans and packed weights between processes, and uses those that are there.
     pub fn with_cache(mut self, cache: Cache) -> Self {
-        self.cache = Some(cache);
+        self.cache = Some(Arc::new(cache));
         self
     }
 
@@ -272,8 +281,8 @@ impl SessionBuilder {
                     !self.resident_weights,
                     self.launch,
                 )?;
-                if let Some(mode) = self.supervise {
-                    Supervision::start(&engine, SuperviseOptions::of(mode))?.detach();
+                if let Some((mode, start)) = self.supervise {
+                    start(&engine, mode)?;
                 }
                 Ok(engine)
             }
@@ -285,7 +294,7 @@ impl SessionBuilder {
     /// # Errors
     /// As [`Model::open`] and [`crate::default_engine`].
     pub fn commit_from_file(self, path: impl AsRef<Path>) -> Result<Session, Error> {
-        let model = Model::open_with(path, &self.options, self.cache.as_ref())?;
+        let model = Model::open_in(path.as_ref(), &self.options, self.cache.as_deref())?;
         self.commit(model)
     }
 
@@ -363,8 +372,9 @@ impl SessionBuilder {
                 let device = engine.device();
                 let (target, machine) = (&device.target().name, device.machine().hash_hex());
                 let planner = engine.planner().setting();
-                let setting = format!("{target}\n{machine}\n{planner}");
-                Some(c.of(&model, &setting)? as Arc<dyn runtime::PlanStore>)
+                let options = model.options_text();
+                let setting = format!("{options}\n{target}\n{machine}\n{planner}");
+                c.plans(model.files(), &setting)
             }),
         };
         let inner = runtime::Session::new(engine.clone(), model.program().clone(), options);
@@ -393,7 +403,7 @@ type Otherwise = (BTreeSet<String>, BTreeMap<String, usize>);
 pub struct Session {
     model: Model,
     inner: Arc<runtime::Session>,
-    cache: Option<Cache>,
+    cache: Option<Arc<dyn Store>>,
     /// How it was made.
     builder: SessionBuilder,
     /// Sessions of the same model for requests that give initialisers, or inputs of other ranks where the model states
@@ -555,7 +565,7 @@ impl Session {
         if let Some(s) = all.get(&key) {
             return Ok(s.clone());
         }
-        let model = self.model.again(&options, self.cache.as_ref())?;
+        let model = self.model.reload(&options, self.cache.as_deref())?;
         let mut builder = self.builder.clone();
         builder.options = options;
         let made = Arc::new(builder.commit(model)?);

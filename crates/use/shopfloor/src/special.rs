@@ -1,9 +1,11 @@
 //! A model planned anew for sizes that its program for all sizes does not hold for.
-use crate::{Cache, Model, ModelOptions};
+use crate::cache::Store;
+use crate::{Model, ModelOptions};
 use layout::Dim;
 use plan::Program;
 use runtime::{Bound, Specialise};
 use std::path::PathBuf;
+use std::sync::Arc;
 use tensor::Bytes;
 
 /// What a model was read from, to read it again with more bound.
@@ -14,12 +16,12 @@ pub(crate) struct Source {
     inputs: Vec<String>,
     /// The files as they were when the model was read; `None` for one that was read from memory.
     files: Option<String>,
-    cache: Option<Cache>,
+    cache: Option<Arc<dyn Store>>,
 }
 
 impl Source {
     /// `None` for a model that neither files nor memory hold.
-    pub fn of(model: &Model, cache: Option<Cache>) -> Option<Source> {
+    pub fn of(model: &Model, cache: Option<Arc<dyn Store>>) -> Option<Source> {
         let (memory, files) = (model.memory().cloned(), model.files_key());
         (memory.is_some() || files.is_some()).then(|| Source {
             path: model.path().to_path_buf(),
@@ -55,7 +57,7 @@ impl Specialise for Source {
         options.taken.extend(bound.taken.clone());
         let late = bound.late.iter().map(|(s, n)| (s.to_string(), *n));
         options.late.extend(late);
-        let cache = self.cache.as_ref();
+        let cache = self.cache.as_deref();
         let model = Model::read(&self.path, self.memory.as_ref(), &options, cache)
             .map_err(|e| e.to_string())?;
         if model.files_key() != self.files {

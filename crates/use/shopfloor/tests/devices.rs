@@ -39,7 +39,7 @@ fn every_name_is_a_device_and_back() {
         ("cuda:-1", "cuda:0"),
         ("cuda:99999999999", "cuda:0"),
         ("cpu+cpu", "cpu+cuda"),
-        ("h100", "machine that is planned for"),
+        ("h100", "is planned for and does not run"),
     ] {
         let e = name.parse::<Device>().unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Usage, "{name}");

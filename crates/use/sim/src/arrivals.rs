@@ -25,7 +25,7 @@ impl Arrivals {
     }
 
     /// When a caller that has its answer at `now` asks again.
-    pub fn again(&self, now: f64) -> Option<f64> {
+    pub fn next_of_caller(&self, now: f64) -> Option<f64> {
         let TrafficKind::Callers { think, .. } = &self.traffic.kind else {
             return None;
         };
@@ -38,7 +38,7 @@ impl Iterator for Arrivals {
     type Item = f64;
 
     /// When the next request comes; `None` when none does. Those of callers who wait for answers come
-    /// by [`Arrivals::again`].
+    /// by [`Arrivals::next_of_caller`].
     fn next(&mut self) -> Option<f64> {
         use TrafficKind as K;
         let from = self.traffic.from;

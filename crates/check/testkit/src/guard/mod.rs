@@ -305,7 +305,7 @@ fn plainly(line: &str) -> String {
 }
 
 /// The command that runs a case again: that of the campaign `command` (`guard`, `valgrind`).
-pub fn again(command: &str, asked: &Asked, case: &str) -> String {
+pub fn repeat_command(command: &str, asked: &Asked, case: &str) -> String {
     let heap = match asked.heap && command == "guard" {
         true => " --heap",
         false => "",

@@ -63,7 +63,7 @@ fn window(n: &NodeView, name: &str) -> Lowered<Option<i64>> {
 /// The scores with the keys hidden that lie further from the query's own than `sides` say; the
 /// first query's own key lies at `offset`, counted from the end of a batch's keys where `lengths`
 /// gives it.
-fn near<'m>(
+fn within_window<'m>(
     c: &mut Ctx<'m>,
     n: &NodeView<'m>,
     s: ValueId,
@@ -217,9 +217,9 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         }
     };
     if past_k.is_some() || lengths.is_none() {
-        s = near(c, n, s, sides, None, past)?;
+        s = within_window(c, n, s, sides, None, past)?;
     } else {
-        s = near(c, n, s, sides, lengths, -sq[2].clone())?;
+        s = within_window(c, n, s, sides, lengths, -sq[2].clone())?;
     }
     if let Some(v) = lengths {
         s = unpadded(c, n, s, v)?;

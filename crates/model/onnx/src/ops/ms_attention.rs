@@ -24,7 +24,7 @@ pub(super) fn heads<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueI
 }
 
 /// [b, h, s, d] as [b, s, h*d].
-pub(super) fn joined<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, v: ValueId) -> Lowered<ValueId> {
+pub(super) fn heads_side_by_side<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, v: ValueId) -> Lowered<ValueId> {
     let s = c.shape(v);
     let moved = c.permute(n, format!("{name}.joined"), v, vec![0, 2, 1, 3])?;
     let all = s[1].clone() * s[3].clone();
@@ -224,7 +224,7 @@ fn packed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         let before = t[3].clone() - t[2].clone();
         shaded(c, n, s, mask, extra, one_way.then_some(&before), filter)
     })?;
-    let y = joined(c, n, n.name(0), y)?;
+    let y = heads_side_by_side(c, n, n.name(0), y)?;
     c.set(n, 0, y);
     Ok(())
 }
@@ -315,7 +315,7 @@ fn multi_head<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if let (true, Some(s)) = (n.wants(3), scores) {
         c.set(n, 3, s);
     }
-    let y = joined(c, n, n.name(0), y)?;
+    let y = heads_side_by_side(c, n, n.name(0), y)?;
     c.set(n, 0, y);
     Ok(())
 }

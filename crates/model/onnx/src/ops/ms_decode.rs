@@ -1,6 +1,6 @@
 //! com.microsoft operators of decoders that take one token at a time: attention over a buffer of keys and values, and what
 //! is decided about the next token.
-use super::ms_attention::{attend, columns, heads, joined, masked, scale};
+use super::ms_attention::{attend, columns, heads, heads_side_by_side, masked, scale};
 use super::{OpDef, other};
 use crate::import::{Ctx, LowerError, Lowered, NodeView};
 use expr::{Binary, Compare};
@@ -135,7 +135,7 @@ fn attention<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             e.select(seen, a[0], never)
         })
     })?;
-    let y = joined(c, n, n.name(0), y)?;
+    let y = heads_side_by_side(c, n, n.name(0), y)?;
     c.set(n, 0, y);
     Ok(())
 }

@@ -1,5 +1,5 @@
 //! com.microsoft GroupQueryAttention: positions, cache, masks and attention of decoders.
-use super::ms_attention::{columns, heads, joined, scale};
+use super::ms_attention::{columns, heads, heads_side_by_side, scale};
 use super::ms_gqa_cache::{kept, packed, unpacked};
 use super::{OpDef, layer_norm, matmul, other, softmax};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
@@ -141,7 +141,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let (k, v) = (cached[0], cached[1]);
     let factor = scale(c, n, q)?;
     let y = attend(c, n, (q, k, v), (hq, hk), factor, Shade { l: &l, cap, window, smooth })?;
-    let y = joined(c, n, n.name(0), y)?;
+    let y = heads_side_by_side(c, n, n.name(0), y)?;
     c.set(n, 0, y);
     Ok(())
 }

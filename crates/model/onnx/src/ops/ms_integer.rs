@@ -1,5 +1,5 @@
 //! com.microsoft products of quantised matrices with results in floats.
-use super::ms_attention::{attend, heads, joined, masked, scale};
+use super::ms_attention::{attend, heads, heads_side_by_side, masked, scale};
 use super::whole_steps::{placed, steps};
 use super::quantize::{limits, quantised};
 use super::{OpDef, matmul, other};
@@ -147,7 +147,7 @@ fn attention<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         }
         Ok(s)
     })?;
-    let y = joined(c, n, n.name(0), y)?;
+    let y = heads_side_by_side(c, n, n.name(0), y)?;
     c.set(n, 0, y);
     Ok(())
 }

@@ -70,7 +70,7 @@ pub(super) fn traffic(
     let Some(&near) = chain.first() else { return };
     let cpu = matches!(p.schedule().mapping, Mapping::Cpu(_));
     let m = Model::new(p, s);
-    m.near(machine, near, parts);
+    m.nearest_level(machine, near, parts);
     let (readers, writers) = (m.first_readers(), m.writers());
     let spilled = m.scratch_traffic();
     let operands = 0..p.kernel().operands.len();
@@ -224,7 +224,7 @@ impl<'a> Model<'a> {
     }
 
     /// What statements read and write, at the level next to the registers.
-    fn near(&self, machine: &Machine, level: usize, parts: &mut [Work]) {
+    fn nearest_level(&self, machine: &Machine, level: usize, parts: &mut [Work]) {
         let (k, s) = (self.p.kernel(), self.s);
         let gpu = matches!(self.p.schedule().mapping, Mapping::Gpu(_));
         let size = |t: u16| byte_size(k.tiles[t as usize].dtype);

@@ -168,13 +168,13 @@ struct Counted<'a> {
 }
 
 /// Whether neighbours along `lane` lie side by side.
-fn near(l: &TileStrides, lane: Option<usize>) -> bool {
+fn side_by_side(l: &TileStrides, lane: Option<usize>) -> bool {
     lane.is_none_or(|a| l.step[a] <= 1.0)
 }
 
 /// How many of `all` have neighbours along `lane` apart.
 fn apart(all: &[&TileStrides], lane: Option<usize>) -> f64 {
-    all.iter().filter(|l| !near(l, lane)).count() as f64
+    all.iter().filter(|l| !side_by_side(l, lane)).count() as f64
 }
 
 /// Adds the rows of `stmt` and what it moves element by element to `w`.
@@ -232,7 +232,7 @@ impl Counted<'_> {
         let beside = |&a: &AxisId| mem.step[a as usize] == 1.0 && s.piece[a as usize] > 1.0;
         let across = self.axes(t).iter().any(beside);
         let load = k.operands[operand as usize].role == Role::Read;
-        match (gathered, near(&mem, lane)) {
+        match (gathered, side_by_side(&mem, lane)) {
             (true, _) => times * LOOKED_UP,
             (_, true) => {
                 w.rows += times / n;

@@ -236,7 +236,8 @@ impl Known<'_> {
             out
         });
         let of = all.get(&Arc::as_ptr(kernel)).into_iter().flatten();
-        of.into_iter().find_map(|p| p.again(kernel, schedule))
+        of.into_iter()
+            .find_map(|p| p.with_equal_schedule(kernel, schedule))
     }
 }
 
@@ -253,7 +254,7 @@ fn compile(
         } => {
             crate::pause();
             let there = like.get(i).and_then(Option::as_ref);
-            let there = there.and_then(|p| p.again(kernel, schedule));
+            let there = there.and_then(|p| p.with_equal_schedule(kernel, schedule));
             if let Some(p) = there.or_else(|| known.find(kernel, schedule)) {
                 return Ok(Some(p));
             }

@@ -71,7 +71,7 @@ impl Planner {
     /// `program` with pairs of kernels as one where that is predicted to take less, with a why for each;
     /// `plan` is its plan as it is, with `allotment`. `None` where nothing gains, and for programs with
     /// state, whose places rely on their kernels.
-    pub(super) fn joined(
+    pub(super) fn merged(
         &self,
         program: &Program,
         plan: &Plan,
@@ -139,7 +139,7 @@ impl Planner {
     }
 
     /// `program` with activations in other layouts where that is predicted to take less, with a why for
-    /// each region; otherwise as [`Planner::joined`].
+    /// each region; otherwise as [`Planner::merged`].
     ///
     /// What a kernel between two regions gains may need both of them to lie otherwise, so that there are two
     /// ways to begin: from the program as it is, and from all regions in one order. From either each region

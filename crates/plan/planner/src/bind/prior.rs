@@ -134,7 +134,7 @@ impl<'a> Prior<'a> {
             let steps = ran(verified).filter(|r| nearest || !r.step.taken);
             out.likes.push(PriorPlan {
                 plan,
-                near: near(&plan.dims, dims),
+                near: within_a_factor(&plan.dims, dims),
                 steps: steps.collect(),
                 next: Cell::default(),
                 sorted: OnceCell::new(),
@@ -289,7 +289,7 @@ fn ran<'a>(verified: &'a VerifiedPlan) -> impl Iterator<Item = PriorStep<'a>> {
 }
 
 /// Whether the tops of two boxes over the same symbols are near each other.
-fn near(a: &DimBox, b: &DimBox) -> bool {
+fn within_a_factor(a: &DimBox, b: &DimBox) -> bool {
     let within = |x: i64, y: i64| {
         let (x, y) = (x.max(1) as f64, y.max(1) as f64);
         x <= NEAR * y && y <= NEAR * x

@@ -177,7 +177,7 @@ impl Planner {
         way: &dyn Fn(&Program, u32, u32) -> Option<Way>,
     ) {
         let (workers, batch) = (w.prediction.workers, w.prediction.batch);
-        let changes: [AlternativePrograms; 3] = [Planner::parted, Planner::joined, Planner::relaid];
+        let changes: [AlternativePrograms; 3] = [Planner::parted, Planner::merged, Planner::relaid];
         let mut changed: Option<Program> = None;
         for change in changes {
             let now = changed.as_ref().unwrap_or(program);

@@ -239,7 +239,7 @@ impl Sorted {
             Some(b.load(name, x.dtype, access, x.storage.clone(), self.x))
         };
         let (mine, theirs) = (load(&mut b, "x", own)?, load(&mut b, "y", other)?);
-        let mut all = axes.kept();
+        let mut all = axes.axes();
         all.extend([own, other]);
         let before = before(x.dtype, self.largest, own, other);
         let before = b.map("before", DType::I32, &all, before, &[mine, theirs]);
@@ -269,7 +269,7 @@ impl Sorted {
         let at = b.load("at", DType::I32, access, ranks.storage.clone(), from);
         let access = b.access(&x.layout, &axes.with(self.axis, own))?;
         let own_x = b.load("x", x.dtype, access, x.storage.clone(), self.x);
-        let mut all = axes.kept();
+        let mut all = axes.axes();
         all.extend(place);
         all.push(own);
         for (out, dtype, is_value) in [
@@ -314,7 +314,7 @@ impl Axes {
         dims
     }
 
-    fn kept(&self) -> Vec<AxisId> {
+    fn axes(&self) -> Vec<AxisId> {
         self.dims.iter().flatten().copied().collect()
     }
 }

@@ -140,14 +140,14 @@ impl Fuser<'_> {
             // The latest group first: it is the one whose result is still near.
             for g in self.sources(n).into_iter().rev() {
                 match self.try_join(n, g) {
-                    Ok(()) => return self.joined(n, g),
+                    Ok(()) => return self.note_fusion(n, g),
                     Err(Some(reason)) => self.refuse(n, g, reason),
                     Err(None) => {}
                 }
             }
         }
         if let Some(g) = self.beside(n) {
-            return self.joined(n, g);
+            return self.note_fusion(n, g);
         }
         let shape = |v: ValueId| self.graph.value(v).shape.clone();
         let (anchor, full, reduced) = match &node.op {
@@ -209,7 +209,7 @@ impl Fuser<'_> {
     }
 
     /// `n` has joined group `g`.
-    fn joined(&mut self, n: NodeId, g: usize) {
+    fn note_fusion(&mut self, n: NodeId, g: usize) {
         let choice = format!("fused with {}", self.name(self.groups[g].nodes[0]));
         let node = self.name(n);
         self.savings.push(Saving {

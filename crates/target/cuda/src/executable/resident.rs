@@ -817,7 +817,7 @@ impl ResidentExecutable {
                 self.unstage(now, port.staged, out)?;
                 continue;
             }
-            let made = host.and_then(|m| m.kept(port.buffer as u32).get(..out.len()));
+            let made = host.and_then(|m| m.bytes_kept(port.buffer as u32).get(..out.len()));
             out.copy_from_slice(made.ok_or_else(|| e.refused("an output is missing"))?);
         }
         Ok(())
@@ -834,7 +834,7 @@ impl ResidentExecutable {
 
 impl ResidentFrame {
     /// What runs step by step, made when it is first needed.
-    fn other(&mut self, e: &CudaExecutable) -> Result<&mut Frame, DeviceError> {
+    fn step_by_step(&mut self, e: &CudaExecutable) -> Result<&mut Frame, DeviceError> {
         if self.other.is_none() {
             self.other = Some(e.new_frame()?);
         }
@@ -865,7 +865,7 @@ impl Executable for ResidentExecutable {
         let f = self.own(frame)?;
         match request.stop_after.is_none() {
             true => self.resident(f, request),
-            false => self.inner.run(f.other(&self.inner)?, request),
+            false => self.inner.run(f.step_by_step(&self.inner)?, request),
         }
     }
 
@@ -875,7 +875,8 @@ impl Executable for ResidentExecutable {
         request: UnifiedRequest<'_>,
     ) -> Result<(), DeviceError> {
         let f = self.own(frame)?;
-        self.inner.run_unified(f.other(&self.inner)?, request)
+        self.inner
+            .run_unified(f.step_by_step(&self.inner)?, request)
     }
 
     fn way(&self) -> Option<Way> {

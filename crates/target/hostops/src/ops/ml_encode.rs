@@ -293,7 +293,7 @@ pub(crate) fn svm_probabilities(a: &Args) -> R<Vec<Tensor>> {
                 at += 1;
             }
         }
-        for (c, v) in joined(&p, k).into_iter().enumerate() {
+        for (c, v) in couple_probabilities(&p, k).into_iter().enumerate() {
             y.set_f64(r * k + c, v);
         }
     }
@@ -301,7 +301,7 @@ pub(crate) fn svm_probabilities(a: &Args) -> R<Vec<Tensor>> {
 }
 
 /// Minimises the disagreement of class probabilities with those of pairs.
-fn joined(r: &[f64], k: usize) -> Vec<f64> {
+fn couple_probabilities(r: &[f64], k: usize) -> Vec<f64> {
     let mut p = vec![1.0 / k as f64; k];
     let mut q = vec![0.0; k * k];
     for t in 0..k {

@@ -186,7 +186,7 @@ impl Ctx<'_> {
         message: impl FnOnce() -> String,
     ) {
         let other_line = other.map(|pc| self.world.line_of(self.k, pc));
-        if self.world.reports.again(kind, self.line, other_line) {
+        if self.world.reports.count_repeat(kind, self.line, other_line) {
             return;
         }
         self.world.reports.add(Report {

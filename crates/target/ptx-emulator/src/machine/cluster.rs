@@ -73,7 +73,7 @@ impl Clusters {
     /// The cluster's number and the CTA's rank in it.
     pub fn rank(&self, cta: [u32; 3]) -> (u32, u32) {
         let (c, r) = self.place(cta);
-        (joined(c, self.count()), joined(r, self.dims))
+        (linear(c, self.count()), linear(r, self.dims))
     }
 }
 
@@ -83,6 +83,6 @@ fn split(n: u32, dims: [u32; 3]) -> [u32; 3] {
     [n % x, n / x % y, n / x / y]
 }
 
-fn joined(at: [u32; 3], dims: [u32; 3]) -> u32 {
+fn linear(at: [u32; 3], dims: [u32; 3]) -> u32 {
     at[0] + dims[0] * (at[1] + dims[1] * at[2])
 }

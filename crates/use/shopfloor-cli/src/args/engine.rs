@@ -146,7 +146,7 @@ pub fn refuse(given: &[(bool, &str)], what: &str) -> Result<(), Failure> {
 
 impl EngineArgs {
     /// These arguments for another process.
-    pub fn again(&self) -> Vec<String> {
+    pub fn to_arguments(&self) -> Vec<String> {
         let mut out = Vec::new();
         let mut add = |option: &str, value: Option<String>| {
             if let Some(v) = value {

@@ -131,7 +131,7 @@ pub struct GraphArgs {
 
 impl GraphArgs {
     /// These arguments for another process.
-    fn again(&self) -> Vec<String> {
+    fn to_arguments(&self) -> Vec<String> {
         let mut out = Vec::new();
         for k in &self.kernel {
             let (domain, name, file) = (&k.domain, &k.name, &k.file);
@@ -164,7 +164,7 @@ impl GraphArgs {
 
 impl ModelArgs {
     /// These arguments for another process.
-    pub fn again(&self) -> Vec<String> {
+    pub fn to_arguments(&self) -> Vec<String> {
         let mut out = Vec::new();
         for (input, dims) in &self.shape {
             let sizes: Vec<String> = dims.iter().map(ToString::to_string).collect();
@@ -184,7 +184,7 @@ impl ModelArgs {
                 StateArg::Pair(input, output) => format!("{input}={output}"),
             });
         }
-        out.extend(self.graph.again());
+        out.extend(self.graph.to_arguments());
         out
     }
 

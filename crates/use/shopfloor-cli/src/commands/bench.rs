@@ -119,7 +119,7 @@ fn load(a: &Args) -> Done {
                 c.arg("run").arg(model).args(["--json", "--steady"]);
                 c.arg("--inputs").arg(&file);
                 c.arg("--cache").arg(cache.folder());
-                c.args(a.bound.again()).args(a.engine.again());
+                c.args(a.bound.to_arguments()).args(a.engine.to_arguments());
                 c
             };
             let cache = Cache::new(folder.join("cache"));

@@ -115,7 +115,7 @@ fn next(dir: &Path) -> String {
     format!(
         "  {program} profile {model} --inputs {inputs} --report digits.html\n  \
          {program} plan {model} --why\n  \
-         {program} what-if {model} --on zen5-2core --set l2=2x\n"
+         {program} what-if {model} --dim batch=16 --set cores=2x\n"
     )
 }
 

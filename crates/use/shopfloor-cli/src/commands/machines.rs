@@ -160,7 +160,7 @@ fn calibrate(out: Option<&Path>, seconds: Option<f64>, json: bool) -> Done {
 
 /// What is kept of the CPU at hand, in a line.
 fn calibration() -> Result<String, Failure> {
-    let how = match machines::kept()?.map(|m| m.extent) {
+    let how = match machines::calibration()?.map(|m| m.extent) {
         Some(Extent::Full) => "measured by `shopfloor machines calibrate`",
         Some(Extent::Short) => {
             "measured in a moment by the first command that predicted; `shopfloor machines calibrate` measures it thoroughly"

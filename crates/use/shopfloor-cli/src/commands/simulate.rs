@@ -41,7 +41,7 @@ fn write(path: &Path, bytes: &[u8]) -> Done {
 
 pub fn run(a: Args) -> Done {
     if a.replay {
-        return again(&a.scenario, a.json);
+        return replay_log(&a.scenario, a.json);
     }
     let options = SimulateOptions {
         seed: a.seed,
@@ -86,7 +86,7 @@ pub fn run(a: Args) -> Done {
 }
 
 /// Goes through a log again.
-pub fn again(log: &Path, json: bool) -> Done {
+pub fn replay_log(log: &Path, json: bool) -> Done {
     let r = replay(log)?;
     if json {
         output::json(&r.decisions)?;

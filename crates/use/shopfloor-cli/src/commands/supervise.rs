@@ -1,5 +1,5 @@
 //! `shopfloor supervise`: models under load with a supervisor.
-use super::simulate::again;
+use super::simulate::replay_log;
 use crate::args::{EngineArgs, ModelArgs};
 use crate::first;
 use crate::output::{self, Done, Failure};
@@ -53,7 +53,7 @@ fn json_line(value: &impl serde::Serialize) -> Done {
 
 pub fn run(a: Args) -> Done {
     if let Some(log) = &a.replay {
-        return again(log, a.json);
+        return replay_log(log, a.json);
     }
     let mut options = SuperviseOptions::of(a.supervise);
     if let Some(path) = &a.log {

@@ -9,8 +9,8 @@ use shopfloor_tools::what_if;
 pub struct Args {
     /// ONNX file
     model: String,
-    /// What to change: l2=2x, bandwidth=1.5x, memory=141GB, tensor=2x, sms=132, launch=2us, clock=+10%;
-    /// repeatable
+    /// What to change: l2=2x, bandwidth=1.5x, memory=141GB, tensor=2x, sms=132, cores=2x,
+    /// launch=2us, clock=+10%; repeatable
     #[arg(long = "set", value_name = "NAME=CHANGE", required = true)]
     set: Vec<Change>,
     #[command(flatten)]

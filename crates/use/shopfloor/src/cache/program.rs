@@ -55,9 +55,8 @@ fn identity(path: &Path) -> Option<[u8; 32]> {
     file_identity(&std::fs::metadata(path).ok()?)
 }
 
-/// The program and the report that [`keep`] left for a model at `path`, if its files are the same
-/// still. What is damaged is removed.
-pub(crate) fn find(cache: &Cache, path: &Path, options: &str) -> Option<(Program, onnx::Report)> {
+/// See [`super::Store::find`]. What is damaged is removed.
+pub(super) fn find(cache: &Cache, path: &Path, options: &str) -> Option<(Program, onnx::Report)> {
     let (key, note) = place(cache, path, options)?;
     sealed::find(&note, HEAD, &key, files::MADE, read)
 }
@@ -178,9 +177,8 @@ fn sound(program: &Program, weights: &WeightStore) -> bool {
         && program.segments.iter().all(segment)
 }
 
-/// Keeps what import made of the model at `path`; a model that was not read from files alone is
-/// passed over.
-pub(crate) fn keep(
+/// See [`super::Store::keep`].
+pub(super) fn keep(
     cache: &Cache,
     path: &Path,
     options: &str,

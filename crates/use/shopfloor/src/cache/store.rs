@@ -2,7 +2,6 @@
 use super::digest::digest;
 use super::pack::{self, Pack};
 use super::{Cache, binary, evict, sealed};
-use crate::Model;
 use device::{PackedBytes, PackedKey, Shelf};
 use layout::DimBox;
 use plan::{Allotment, Plan};
@@ -30,18 +29,11 @@ pub(crate) struct ModelCache {
     packs: Mutex<Vec<Arc<Pack>>>,
 }
 
-impl Cache {
-    /// The part for `model`; `setting` says what else plans follow from (device, machine, options).
-    /// `None` for models that were not read from files, and where the folder cannot be used.
-    pub(crate) fn of(&self, model: &Model, setting: &str) -> Option<Arc<ModelCache>> {
-        ModelCache::new(self, model, setting).map(Arc::new)
-    }
-}
-
 impl ModelCache {
-    pub(super) fn new(cache: &Cache, model: &Model, setting: &str) -> Option<ModelCache> {
+    /// See [`super::Store::plans`].
+    pub(super) fn new(cache: &Cache, paths: &[PathBuf], setting: &str) -> Option<ModelCache> {
         let mut files = Vec::new();
-        for path in model.files() {
+        for path in paths {
             files.push(digest(cache, path)?);
         }
         if files.is_empty() {
@@ -62,11 +54,7 @@ impl ModelCache {
             cache: cache.clone(),
             folder,
             contents,
-            setting: format!(
-                "{}\n{}\n{setting}",
-                sealed::this_build(),
-                model.options_text()
-            ),
+            setting: format!("{}\n{setting}", sealed::this_build()),
             files,
             packs: Mutex::new(packs),
         })

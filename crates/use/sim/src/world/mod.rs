@@ -552,7 +552,7 @@ impl<'a> World<'a> {
         self.mark(id ^ (undone.map_or(0, |u| u as u64 + 1) << 60));
         // A caller that was refused thinks for a millisecond at least.
         let from = self.now + if undone.is_some() { 1e-3 } else { 0.0 };
-        if let Some(t) = self.streams[live.stream].1.again(from)
+        if let Some(t) = self.streams[live.stream].1.next_of_caller(from)
             && self.scenario.requests.is_none_or(|most| self.next < most)
         {
             self.at(t, Ev::Arrive(live.stream));

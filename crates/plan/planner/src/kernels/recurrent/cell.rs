@@ -209,7 +209,7 @@ impl Layer<'_> {
     }
 
     /// `new` where the sequence goes on, else `old`.
-    fn kept(&self, e: &mut Code, new: Ref, old: Option<TileId>) -> Ref {
+    fn while_alive(&self, e: &mut Code, new: Ref, old: Option<TileId>) -> Ref {
         match (self.alive, old) {
             (Some(alive), Some(old)) => {
                 let (go, old) = (e.typed(alive, DType::Bool), e.arg(old));
@@ -316,7 +316,7 @@ impl Layer<'_> {
         let cell = self.act(&mut e, 1, cell)?;
         let (kept, new) = (e.b.mul(forget, old), e.b.mul(input, cell));
         let sum = e.b.add(kept, new);
-        let sum = self.kept(&mut e, sum, Some(c));
+        let sum = self.while_alive(&mut e, sum, Some(c));
         let new_c = self.map("c_new", e, sum);
         let o = self.gate("o", sums, 1);
         let mut e = Code::new(self.dtype);
@@ -325,7 +325,7 @@ impl Layer<'_> {
         let output = self.act(&mut e, 0, output)?;
         let state = self.bare(&mut e, 2, state)?;
         let y = e.b.mul(output, state);
-        let y = self.kept(&mut e, y, hn);
+        let y = self.while_alive(&mut e, y, hn);
         Some(Next {
             h: self.map("h_new", e, y),
             c: Some(new_c),
@@ -363,7 +363,7 @@ impl Layer<'_> {
         let (z, old) = (e.arg(z), e.arg(hn));
         let z = self.act(&mut e, 0, z)?;
         let y = self.mix(&mut e, z, new, old);
-        let y = self.kept(&mut e, y, Some(hn));
+        let y = self.while_alive(&mut e, y, Some(hn));
         Some(Next {
             h: self.map("h_new", e, y),
             c: None,
@@ -396,7 +396,7 @@ impl Layer<'_> {
         let new = self.act(&mut e, 1, new)?;
         let old = e.arg(hn);
         let y = self.mix(&mut e, z, new, old);
-        let y = self.kept(&mut e, y, Some(hn));
+        let y = self.while_alive(&mut e, y, Some(hn));
         Some(Next {
             h: self.map("h_new", e, y),
             c: None,
@@ -411,7 +411,7 @@ impl Layer<'_> {
         let (acc, x) = (e.arg(acc), e.arg(x));
         let sum = e.b.add(acc, x);
         let y = self.act(&mut e, 0, sum)?;
-        let y = self.kept(&mut e, y, hn);
+        let y = self.while_alive(&mut e, y, hn);
         Some(Next {
             h: self.map("h_new", e, y),
             c: None,

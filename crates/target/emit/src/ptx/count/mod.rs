@@ -153,13 +153,13 @@ impl Sum {
             Kind::Store => self.out.stored += t.sectors * lanes::SECTOR as f64 * times,
             _ => {}
         }
-        self.out.near += near(w, t, &self.rates) * times;
+        self.out.near += bytes_in_l1(w, t, &self.rates) * times;
     }
 }
 
 /// Bytes that shared memory and L1 are busy for: a line's tag is looked up in the time of one full line at
 /// most.
-fn near(w: &Word, t: &lanes::Touch, rates: &WarpRates) -> f64 {
+fn bytes_in_l1(w: &Word, t: &lanes::Touch, rates: &WarpRates) -> f64 {
     match w.kind {
         Kind::Load | Kind::Store => (t.lines * rates.line).max(t.sectors * lanes::SECTOR as f64),
         Kind::LoadShared | Kind::StoreShared | Kind::Copy => t.passes.max(1.0) * lanes::LINE as f64,
@@ -441,7 +441,7 @@ impl Clock<'_> {
             let mut turn = own * self.rates.turn(pipe);
             if pipe == Pipe::Memory {
                 // All schedulers take turns at it, for addresses and for lines.
-                let lines = near(w, t, &self.rates) / self.rates.line;
+                let lines = bytes_in_l1(w, t, &self.rates) / self.rates.line;
                 turn = turn.max(lines) * self.warps.min(self.rates.schedulers);
             }
             self.free[pipe as usize] = begin + each * turn;

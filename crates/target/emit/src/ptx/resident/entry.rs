@@ -16,7 +16,7 @@ const EAGER_IDLE: u32 = 1024;
 
 /// Bytes of records that workers keep beside `shared` bytes of their bodies, of `most` that a CTA may have: all,
 /// or none where there is no room.
-pub(super) fn kept(most: u32, shared: u32) -> u32 {
+pub(super) fn record_bytes(most: u32, shared: u32) -> u32 {
     match shared.saturating_add(KEPT + COMMANDS) <= most {
         true => KEPT,
         false => 0,

@@ -269,7 +269,7 @@ pub fn emit(
         .next_multiple_of(8)
         .clamp(40, most.max(40));
     let threads: Vec<u32> = bodies.iter().map(|b| b.threads).collect();
-    let kept = entry::kept(most_shared, shape.shared_bytes);
+    let kept = entry::record_bytes(most_shared, shape.shared_bytes);
     let text = module("resident", arch)
         + &functions
         + &copy::body(bodies.len() as u32, shape.threads)

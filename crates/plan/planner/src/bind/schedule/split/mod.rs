@@ -109,7 +109,7 @@ fn same_tiles(space: &Space, first: &Half) -> Vec<Candidate> {
 }
 
 /// Seconds that the second half takes less in the launch of the first.
-fn joined(ctx: Ctx, first: &Half, second: &Half) -> Option<f64> {
+fn saved_as_one_launch(ctx: Ctx, first: &Half, second: &Half) -> Option<f64> {
     let (one, two) = (
         (&*first.schedule, &first.work),
         (&*second.schedule, &second.work),
@@ -179,7 +179,7 @@ fn costed(
     let alone = half(1, &gpu::candidates, limit - r1).map(|h| (h, 0.0));
     let beside = half(1, &|space| same_tiles(space, &first), f64::INFINITY);
     let beside = beside.and_then(|(rank, half, what)| {
-        let less = joined(ctx, &first, &half)?;
+        let less = saved_as_one_launch(ctx, &first, &half)?;
         let what = format!("{what}, in the same launch");
         Some(((rank - less, half, what), less))
     });
