@@ -568,6 +568,12 @@ def control():
     q = rng("scan_8")
     step = g([n("Add", ["s", "e"], ["s1"]), n("Tanh", ["s1"], ["o"])], "step", [info("s", T.FLOAT, [4]), info("e", T.FLOAT, [4])], [info("s1", T.FLOAT, [4]), info("o", T.FLOAT, [4])])
     case("scan_8", "Scan", "", dict(s=f(q, 2, 4), e=f(q, 2, 5, 4)), nodes=[n("Scan", ["", "s", "e"], ["y0", "y1"], body=step, num_scan_inputs=1, directions=[1])], outputs=2, opset=8)
+    # Texts that grow from round to round, each stacked.
+    grow = g([n("Identity", ["c"], ["c1"]), n("Gather", ["words", "i"], ["word"], axis=0), n("StringConcat", ["t", "word"], ["t1"]), n("Identity", ["t1"], ["each"])], "grow",
+             [info("i", T.INT64, []), info("c", T.BOOL, []), info("t", T.STRING, [2])], [info("c1", T.BOOL, []), info("t1", T.STRING, [2]), info("each", T.STRING, [2])])
+    texts = dict(n=np.array(3, np.int64), t0=np.array(["a", "b"]), words=np.array(["x", "y", "z", "w"]))
+    kinds = dict(y0=info("y0", T.STRING, [2]), y1=info("y1", T.STRING, None))
+    case("loop_texts_stacked", "Loop", "", texts, nodes=[n("Loop", ["n", "", "t0"], ["y0", "y1"], body=grow)], outputs=2, out_types=kinds)
     k = lambda *v: np.array(v, np.int64)
     w = dict(count=k(10), minus=k(-1), one=k(1), two=k(2), zero=np.int64(0), one0=np.int64(1), bags=np.int64(4), final=np.int64(3), axis0=k(0), yes=np.array(True), zeros=np.zeros((1, 6), np.float32), shape=k(4, 6))
     sparse = h.make_sparse_tensor(h.make_tensor("v", T.FLOAT, [4], [1.5, -2, 3, 0.25]), h.make_tensor("i", T.INT64, [4, 2], [0, 1, 2, 0, 2, 4, 5, 3]), [6, 5])

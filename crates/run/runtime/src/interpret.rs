@@ -575,6 +575,16 @@ fn stack(
     };
     let mut shape = vec![parts.len()];
     shape.extend_from_slice(first.shape());
+    if parts.iter().any(|p| p.shape() != first.shape()) {
+        return Err(RunError::Control {
+            node: node.into(),
+            why: "a scanned output changes its shape between iterations".into(),
+        });
+    }
+    if first.dtype() == DType::Str {
+        let texts = parts.iter().filter_map(|p| p.text()).flatten();
+        return Ok(Tensor::from_text(&shape, texts.cloned().collect())?);
+    }
     let mut bytes: Vec<u8> = Vec::new();
     let all = Tensor::byte_len(first.dtype(), &shape)?;
     if bytes.try_reserve_exact(all).is_err() {
@@ -586,12 +596,6 @@ fn stack(
     bytes.resize(all, 0);
     let mut stacked = Tensor::from_bytes(first.dtype(), &shape, bytes)?;
     for (i, p) in parts.iter().enumerate() {
-        if p.shape() != first.shape() {
-            return Err(RunError::Control {
-                node: node.into(),
-                why: "a scanned output changes its shape between iterations".into(),
-            });
-        }
         stacked.copy_elements(i * p.len(), p, 0, p.len());
     }
     Ok(stacked)

@@ -438,7 +438,7 @@ pub(super) fn one_body<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, l: Looped, open: O
         if changed {
             return Err(LowerError::Unsupported("the shapes of its carried values do not settle; make them fixed".into()));
         }
-        if let Some(i) = (1 + carried..ts.len()).find(|&i| ts[i].0.is_held()) {
+        if let Some(i) = (1 + carried..ts.len()).find(|&i| ts[i].0 == DType::Host) {
             return Err(stacks_held(i - 1));
         }
         let forever = starts && c.const_ints(outs[0]).is_some_and(|k| k == [1]);
@@ -460,7 +460,7 @@ pub(super) fn one_body<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, l: Looped, open: O
     Err("its body could not be typed".into())
 }
 
-/// What has no bytes cannot be stacked.
+/// What is no tensor cannot be stacked, nor texts where rounds are lowered one by one.
 pub(super) fn stacks_held(output: usize) -> LowerError {
     LowerError::Unsupported(format!("stacks texts or sequences as output {output}; carry a sequence instead"))
 }
