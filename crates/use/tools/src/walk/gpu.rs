@@ -190,6 +190,11 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
     );
     let all = ctas_by_limit(s, &held, &mut b);
     b.beat("cta", "A CTA has {threads}: {warps}, each of which goes through the code with all its lanes in step.", "A team of {warps}; in each, everybody makes the same movement at once.");
+    if g.copiers > 0 {
+        let copying = format!("{} warps", g.copiers);
+        b.name("copying", "warps that only copy", copying, "the schedule");
+        b.beat("cta", "{copying} of them only copy. They run ahead of the others by as many pieces as there are stages; a stage is handed over, and given back, at barriers of its own.", "{copying} only bring material, and never further ahead than there is shelf space.");
+    }
     b.beat("limits", "Each thread may take {registers} registers and each CTA {shared} of shared memory. An SM hands both out until one is used up; here it is {limiter}.", "Benches and shelf space are handed out until one runs out: {limiter}.");
     b.beat("slots", "So it holds {ctas}, {held} of {slots} possible: {occupancy} occupancy. More would hide more waiting; fewer leave more registers to each.", "{held} are on the floor where {slots} would fit.");
     if let Code::Ptx {
