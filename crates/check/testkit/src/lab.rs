@@ -58,14 +58,11 @@ pub const STAGES: [Stage; 3] = [
     },
 ];
 
-/// Seconds that cuBLAS took on an H100 for a product of `rows` by `n` by `n`, where it was asked: `../shared/gpu/h100-lab.txt`
-/// for bf16 and TF32, `h100-lab2.txt` for f32 by multiply-adds.
+/// Seconds that cuBLAS took on an H100 for a product of `rows` by `n` by `n`, where that was measured: in bf16 and TF32, by
+/// `../shared/gpu/h100-lab.txt`.
 pub fn cublas(dtype: DType, precision: Precision, rows: i64, n: i64) -> Option<f64> {
     let (squares, few): ([f64; 4], [f64; 5]) = match (dtype, precision) {
-        // f16 is as fast as bf16.
-        (DType::BF16 | DType::F16, _) => {
-            ([380.5, 688.9, 803.2, 801.3], [13.8, 16.6, 14.4, 14.9, 24.7])
-        }
+        (DType::BF16, _) => ([380.5, 688.9, 803.2, 801.3], [13.8, 16.6, 14.4, 14.9, 24.7]),
         (DType::F32, Precision::Tf32) => {
             ([145.2, 347.9, 404.8, 399.7], [24.5, 29.9, 34.4, 31.7, 61.9])
         }

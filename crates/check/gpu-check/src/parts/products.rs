@@ -13,6 +13,7 @@ use runtime::Engine;
 use shopfloor::{Precision, Session, Tensor};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use testkit::handwritten;
 use testkit::lab::{self, STAGES, Stage};
 
 /// Columns of the table.
@@ -105,22 +106,15 @@ fn subjects(hopper: bool, emulated: bool) -> Vec<Subject> {
     out
 }
 
-/// Values that repeat, small integers for integers.
+/// Values that repeat, of -127 to 127 for integers.
 fn values(dtype: DType, shape: [i64; 2], seed: u64) -> Result<Tensor, String> {
     let shape = shape.map(|n| n as usize);
-    let mut t = Tensor::zeros(dtype, &shape).map_err(|e| e.to_string())?;
-    let mut state = seed;
-    for i in 0..t.len() {
-        // A linear congruential generator's upper bits, as -1..1.
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let v = (state >> 40) as f64 / f64::from(1u32 << 23) - 1.0;
-        match dtype {
-            DType::I8 => t.set_i64(i, (v * 127.0) as i64),
-            _ => t.set_f64(i, v),
-        }
+    if dtype != DType::I8 {
+        return Ok(handwritten::values(dtype, &shape, seed));
     }
+    let drawn = handwritten::values(DType::F32, &shape, seed);
+    let mut t = Tensor::zeros(dtype, &shape).map_err(|e| e.to_string())?;
+    (0..t.len()).for_each(|i| t.set_i64(i, (127.0 * drawn.get_f64(i)) as i64));
     Ok(t)
 }
 

@@ -59,7 +59,6 @@ pub(crate) fn groups(graph: &Graph, whys: &mut Vec<Why>, savings: &mut Vec<Savin
         outputs: graph.outputs.iter().copied().collect(),
         readers: graph.readers(),
         sizes: graph.sizes_from(),
-        constant: constants(graph),
         whys,
         savings,
     };
@@ -68,21 +67,6 @@ pub(crate) fn groups(graph: &Graph, whys: &mut Vec<Why>, savings: &mut Vec<Savin
     }
     f.absorb();
     f.ordered()
-}
-
-/// By node, whether it is computed from constants alone.
-fn constants(graph: &Graph) -> Vec<bool> {
-    let mut out: Vec<bool> = Vec::with_capacity(graph.nodes.len());
-    for node in &graph.nodes {
-        let constant = |v: &ValueId| match graph.value(*v).source {
-            ValueSource::Weight(_) => true,
-            ValueSource::Input(_) => false,
-            ValueSource::Node(n, _) => out.get(n.0 as usize) == Some(&true),
-        };
-        let all = !node.inputs.is_empty() && node.inputs.iter().all(constant);
-        out.push(all);
-    }
-    out
 }
 
 struct Fuser<'a> {
@@ -96,8 +80,6 @@ struct Fuser<'a> {
     readers: Vec<Vec<NodeId>>,
     /// For every node the values whose sizes it works with though only data gives them.
     sizes: Vec<Vec<ValueId>>,
-    /// By node, whether it is computed from constants alone.
-    constant: Vec<bool>,
     whys: &'a mut Vec<Why>,
     savings: &'a mut Vec<Saving>,
 }
@@ -302,9 +284,11 @@ impl Fuser<'_> {
         if group.nodes.len() >= MAX_NODES {
             return Err(Some(format!("the kernel already holds {MAX_NODES} nodes")));
         }
-        let constant = |m: &NodeId| self.constant[m.0 as usize];
-        let reduces = group.anchor == Anchor::Row;
-        if reduces && group.nodes.iter().all(constant) && !constant(&n) {
+        let constant = |v: &ValueId| gathered::constant(graph, *v, 0);
+        if group.anchor == Anchor::Row
+            && self.outside_reads(g).iter().all(constant)
+            && !node.inputs.iter().all(constant)
+        {
             return Err(Some(
                 "the kernel's result is a constant, which is made when the model is loaded".into(),
             ));

@@ -114,8 +114,8 @@ fn say_nodes(nodes: &[NodeBox], b: &mut Build) {
         b.name("last_op", "operator of the last node", &last.op, file);
         b.beat(
             "first",
-            "The model has {model_nodes} nodes. One of them is {node}, of the operator {op}.",
-            "An order has come in: {op}. The order book has {model_nodes} lines.",
+            "Nodes of the model: {model_nodes}. One of them is {node}, of the operator {op}.",
+            "An order has come in: {op}. Lines in the order book: {model_nodes}.",
         );
         match nodes.len() {
             1 => b.beat(

@@ -17,6 +17,9 @@ use kernel::{AxisId, AxisTile, Family, Kernel};
 use layout::{DType, Dim};
 use pieces::Two;
 
+/// Tasks for each worker below which an attention is tried in parts: they have few warps, which wait for one fold after
+/// the other. What is tried is taken where it is predicted to take less.
+const OF_ATTENTION: u64 = 4;
 /// Positions of the summed axis that a part has at least.
 const LEAST: i64 = 64;
 /// Numbers of parts whose instructions are counted, the best by arithmetic and bytes alone.
@@ -36,9 +39,8 @@ pub(super) struct Found {
 /// ranked), whose grid has `tasks`.
 pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<Found> {
     let target = ctx.target.gpu.as_ref()?;
-    // Tasks of an attention have few warps, and wait for one fold after the other.
     let enough = match kernel.family {
-        Family::Attention => 4 * ctx.workers as u64,
+        Family::Attention => OF_ATTENTION * ctx.workers as u64,
         _ => ctx.workers as u64,
     };
     if tasks >= enough || target.splits.is_empty() || !kernel.ordered().is_empty() {
