@@ -3,7 +3,7 @@ use crate::exec::View;
 use crate::exec::calls::Known;
 use crate::job::Job;
 use crate::pool::{Pool, Workspace};
-use crate::steps::Steps;
+use crate::steps::CompiledSteps;
 use device::{
     AlignedBytes, DeviceError, Executable, Frame, PackedBytes, PackedKey, Permit, Request,
 };
@@ -44,7 +44,7 @@ pub(crate) struct CpuExecutable {
     pool: Arc<Pool>,
     plan: Arc<VerifiedPlan>,
     block: usize,
-    steps: Steps,
+    steps: CompiledSteps,
     kept: Vec<PersistentBuffer>,
     inputs: Vec<CPort>,
     outputs: Vec<CPort>,
@@ -78,7 +78,7 @@ pub(crate) fn block_of(plan: &Plan, block: usize) -> Result<&Block, DeviceError>
 
 /// What compiling a block makes of its steps and ports alone.
 pub(crate) struct CompiledBlock {
-    steps: Steps,
+    steps: CompiledSteps,
     inputs: Vec<CPort>,
     outputs: Vec<CPort>,
 }
@@ -105,7 +105,7 @@ impl CompiledBlock {
         };
         let inputs = ports(&b.inputs, b.states.iter().map(|s| s.input).collect());
         let outputs = ports(&b.outputs, b.states.iter().map(|s| s.output).collect());
-        let steps = Steps::compile(
+        let steps = CompiledSteps::compile(
             &b.steps,
             plan.step_programs(block),
             &plan.plan().dims,
@@ -555,7 +555,7 @@ fn stage<'a>(
 /// Runs steps once, outside any frame (the init segment).
 pub(crate) fn run_once(
     pool: &Pool,
-    steps: &Steps,
+    steps: &CompiledSteps,
     p: &[i64],
     bufs: &[*mut u8],
     tasks: &[u32],

@@ -5,7 +5,7 @@ use crate::exec::run as tasks;
 use crate::isa::Isa;
 use crate::job::Job;
 use crate::pool::{Pool, Workspace};
-use crate::steps::Steps;
+use crate::steps::CompiledSteps;
 use crate::ukr::kernels;
 use device::{AlignedBytes, DeviceError, Permit};
 use expr::{Binary, ExprBuilder};
@@ -89,7 +89,7 @@ const ROUNDS: u32 = 15;
 
 /// One task of a compiled step: `y = max(x, 0)` on one row.
 struct Task {
-    steps: Steps,
+    steps: CompiledSteps,
     p: Vec<i64>,
     x: AlignedBytes,
     y: AlignedBytes,
@@ -147,7 +147,7 @@ impl Task {
             joined: false,
         };
         let dims = DimBox::new();
-        let steps = Steps::compile(
+        let steps = CompiledSteps::compile(
             &[step],
             &[Some(program)],
             &dims,

@@ -2,7 +2,7 @@
 use crate::digests::{Digests, unwritten};
 use crate::executable::{PersistentBuffer, aligned, block_of, run_once};
 use crate::pool::Pool;
-use crate::steps::Steps;
+use crate::steps::CompiledSteps;
 use device::{AlignedBytes, DeviceError, PackedBytes, PackedKey, PackedStore, Shelf};
 use plan::{Block, Bound, BufferKind, Params, Step, StepWork, VerifiedPlan};
 use tensor::{Weight, WeightStore};
@@ -206,7 +206,7 @@ impl Init<'_> {
             return Ok(());
         }
         let dims = &self.plan.plan().dims;
-        let steps = Steps::compile(
+        let steps = CompiledSteps::compile(
             &b.init,
             self.plan.init_programs(self.block),
             dims,

@@ -2,7 +2,7 @@
 use crate::exec::calls::{Known, Trace};
 use crate::exec::{View, run as tasks};
 use crate::pool::{CallerLease, Fault};
-use crate::steps::{CWork, Steps};
+use crate::steps::{CWork, CompiledSteps};
 use crate::trace::TraceRings;
 use device::Permit;
 use plan::{Span, TileNeeds};
@@ -16,7 +16,7 @@ use workers::lease::{LeaseHolder, WorkerLeases};
 /// to their stack all the time, and workers look here for every task.
 #[repr(align(128))]
 pub(crate) struct Job<'a> {
-    pub steps: &'a Steps,
+    pub steps: &'a CompiledSteps,
     pub flow: &'a Flow,
     pub round: Round,
     pub tasks: &'a [u32],

@@ -21,7 +21,7 @@ pub(crate) enum CWork {
 }
 
 /// Steps in order, compiled.
-pub(crate) struct Steps {
+pub(crate) struct CompiledSteps {
     pub names: Vec<String>,
     pub nodes: Vec<String>,
     pub work: Vec<CWork>,
@@ -37,14 +37,14 @@ pub(crate) struct Steps {
     pub zeros: AlignedBytes,
 }
 
-impl Steps {
+impl CompiledSteps {
     pub(crate) fn compile(
         steps: &[Step],
         programs: &[Option<kernel::TileProgram>],
         dims: &DimBox,
         kernels: &'static crate::ukr::Kernels,
         mut params: Params,
-    ) -> Result<Steps, DeviceError> {
+    ) -> Result<CompiledSteps, DeviceError> {
         let (mut work, mut specs, mut maps) = (Vec::new(), Vec::new(), Vec::new());
         let (mut scratch, mut views, mut zeros) = (0, 0, 0);
         for (s, program) in steps.iter().zip(programs) {
@@ -109,7 +109,7 @@ impl Steps {
             let tasks = s.tasks.known().unwrap_or(i64::MAX).max(1) as f64;
             s.predicted.time_s * f64::from(spec.chunk) / tasks >= LEAST_S
         });
-        Ok(Steps {
+        Ok(CompiledSteps {
             timed: timed.collect(),
             names: steps.iter().map(|s| s.name.clone()).collect(),
             nodes: steps.iter().map(|s| s.nodes.join(", ")).collect(),

@@ -10,7 +10,7 @@ use crate::handles::{Event, Stream};
 use crate::persistent::PersistentBuffers;
 use crate::place::{CudaMemory, Gpu};
 use crate::pool::Block as Memory;
-use crate::steps::{Steps, Work};
+use crate::steps::{CompiledSteps, Work};
 use crate::stream_request::{Asked, Far, In, Out, StreamRequest};
 use crate::watch::Watch;
 use device::{
@@ -64,7 +64,7 @@ pub(crate) struct CudaExecutable {
     pub place: Arc<dyn Place>,
     pub plan: Arc<VerifiedPlan>,
     pub block: usize,
-    pub steps: Steps,
+    pub steps: CompiledSteps,
     pub params: Params,
     pub kept: PersistentBuffers,
     /// Offset of each buffer in a request's memory; `None` for those that stay.
@@ -232,7 +232,7 @@ impl CudaExecutable {
         let (places, faults, frame_bytes) = lay(b, own)?;
         let mut params = Params::new();
         let programs = plan.step_programs(block);
-        let steps = Steps::compile(&gpu, (b, &b.steps, own), programs, &mut params)?;
+        let steps = CompiledSteps::compile(&gpu, (b, &b.steps, own), programs, &mut params)?;
         let mut beside = match host {
             None => None,
             Some(h) => Some(HostSide {

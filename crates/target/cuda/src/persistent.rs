@@ -5,7 +5,7 @@ use crate::driver::{DevicePtr, Pinned};
 use crate::handles::{Event, Stream};
 use crate::place::{Constant, Gpu};
 use crate::pool::Block as Memory;
-use crate::steps::{CopyDirection, Steps, Words, Work};
+use crate::steps::{CompiledSteps, CopyDirection, Words, Work};
 use device::{Device, DeviceError, HostMemory, HostPart, HostView};
 use plan::{Block, Bound, BufferKind, Params, VerifiedPlan};
 use std::sync::{Arc, Mutex};
@@ -88,7 +88,7 @@ pub(crate) struct PersistentBuffers {
 struct Budget<'a> {
     block: &'a Block,
     place: u32,
-    steps: &'a Steps,
+    steps: &'a CompiledSteps,
     /// Bytes that a request needs.
     frame: u64,
 }
@@ -184,7 +184,7 @@ impl PersistentBuffers {
         (plan, block, place): (&VerifiedPlan, usize, u32),
         b: &Block,
         weights: &Arc<WeightStore>,
-        steps: &Steps,
+        steps: &CompiledSteps,
         frame: u64,
         beside: Option<(&dyn Device, &mut HostMemory)>,
     ) -> Result<PersistentBuffers, DeviceError> {
@@ -423,7 +423,7 @@ impl Init<'_> {
         let mut params = Params::new();
         let programs = self.plan.init_programs(self.block);
         let init = (b, &b.init[..], self.place);
-        let steps = Steps::compile(gpu, init, programs, &mut params)?;
+        let steps = CompiledSteps::compile(gpu, init, programs, &mut params)?;
         let part = match &beside {
             Some((h, _)) => Some(HostPart::new(*h, self.plan, b, &b.init, &mut params)?),
             None => None,

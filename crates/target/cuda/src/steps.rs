@@ -31,7 +31,7 @@ enum Source {
 pub(crate) struct Words {
     /// One for faults per step.
     pub faults: DevicePtr,
-    /// [`Steps::arrivals`] of them, zeros between launches.
+    /// [`CompiledSteps::arrivals`] of them, zeros between launches.
     pub arrivals: DevicePtr,
 }
 
@@ -141,7 +141,7 @@ pub(crate) enum Work {
 }
 
 /// Steps in order.
-pub(crate) struct Steps {
+pub(crate) struct CompiledSteps {
     pub names: Vec<String>,
     nodes: Vec<String>,
     pub work: Vec<Work>,
@@ -161,14 +161,14 @@ impl Kernel {
     }
 }
 
-impl Steps {
+impl CompiledSteps {
     pub fn compile(
         gpu: &Gpu,
         (block, steps, place): (&Block, &[Step], u32),
         programs: &[Option<TileProgram>],
         params: &mut Params,
-    ) -> Result<Steps, DeviceError> {
-        let mut out = Steps {
+    ) -> Result<CompiledSteps, DeviceError> {
+        let mut out = CompiledSteps {
             names: steps.iter().map(|s| s.name.clone()).collect(),
             nodes: steps.iter().map(|s| s.nodes.join(", ")).collect(),
             work: vec![],

@@ -2,7 +2,7 @@
 use crate::gpu::Gpu;
 use crate::memory::ALIGN;
 use crate::memory::Memory;
-use crate::run::{Far, Place, Steps, fetch};
+use crate::run::{CompiledSteps, Far, Place, fetch};
 use device::{
     Device, DeviceError, Executable, Frame, HostMemory, HostPart, HostView, Permit, Request, State,
 };
@@ -38,7 +38,7 @@ pub(crate) struct GpuExecutable {
     gpu: Arc<Gpu>,
     plan: Arc<VerifiedPlan>,
     block: usize,
-    steps: Steps,
+    steps: CompiledSteps,
     params: Params,
     memory: Memory,
     kept: wgpu::Buffer,
@@ -162,7 +162,7 @@ impl Init<'_> {
         let (gpu, b) = (self.gpu, self.block);
         let mut params = Params::new();
         let init = (b, &b.init[..], self.place);
-        let init = Steps::compile(gpu, init, self.programs, memory, &mut params)?;
+        let init = CompiledSteps::compile(gpu, init, self.programs, memory, &mut params)?;
         let part = self
             .host
             .map(|h| HostPart::new(h, self.plan, b, &b.init, &mut params))
@@ -245,7 +245,7 @@ impl GpuExecutable {
         };
         let inputs = ports(&b.inputs, b.states.iter().map(|s| s.input).collect());
         let outputs = ports(&b.outputs, b.states.iter().map(|s| s.output).collect());
-        let steps = Steps::compile(
+        let steps = CompiledSteps::compile(
             &gpu,
             (b, &b.steps, place),
             plan.step_programs(block),

@@ -274,7 +274,7 @@ impl<'a> Recording<'a> {
 }
 
 /// Steps in order, compiled.
-pub(crate) struct Steps {
+pub(crate) struct CompiledSteps {
     pub names: Vec<String>,
     nodes: Vec<String>,
     work: Vec<Work>,
@@ -291,14 +291,14 @@ pub(crate) struct Place<'a> {
     pub bound: &'a wgpu::BindGroup,
 }
 
-impl Steps {
+impl CompiledSteps {
     pub fn compile(
         gpu: &Gpu,
         (block, steps, place): (&Block, &[Step], u32),
         programs: &[Option<TileProgram>],
         memory: &Memory,
         params: &mut Params,
-    ) -> Result<Steps, DeviceError> {
+    ) -> Result<CompiledSteps, DeviceError> {
         let mut work = vec![];
         let mut number_bytes = 0;
         let target = emit::wgsl::target(gpu.limits);
@@ -371,7 +371,7 @@ impl Steps {
                 offset,
             }));
         }
-        Ok(Steps {
+        Ok(CompiledSteps {
             names: steps.iter().map(|s| s.name.clone()).collect(),
             nodes: steps.iter().map(|s| s.nodes.join(", ")).collect(),
             work,

@@ -151,7 +151,7 @@ impl Provider {
             format!("there is no memory for the weights of {name}; run it where there is more")
         })?;
         let bytes = File::from(bytes);
-        let model = match self.kept(&bytes) {
+        let model = match self.take_model(&bytes) {
             Some(model) => model,
             None => Model::from_memory(&name, bytes.clone(), &self.options.model(&read.graph))
                 .map_err(|e| e.to_string())?,
@@ -168,7 +168,7 @@ impl Provider {
     }
 
     /// The model that was made when the group was taken, once.
-    fn kept(&self, bytes: &File) -> Option<Model> {
+    fn take_model(&self, bytes: &File) -> Option<Model> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let at = taken.iter().position(|(b, _)| b == bytes)?;
         Some(taken.swap_remove(at).1)

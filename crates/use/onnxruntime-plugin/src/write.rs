@@ -41,7 +41,7 @@ pub fn of_nodes(
         .chain(ports.outputs.iter().map(String::as_str));
     let constants: BTreeSet<&str> = used.collect();
     out.message(7, body(graph, nodes, &constants, ports, name));
-    out.joined()
+    out.into_bytes()
 }
 
 /// The `GraphProto` of some nodes, with those constants that are named.
@@ -275,7 +275,7 @@ impl<'a> Message<'a> {
     }
 
     /// The whole; none where there is no memory for it.
-    fn joined(self) -> Option<Vec<u8>> {
+    fn into_bytes(self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         out.try_reserve_exact(self.len).ok()?;
         self.pieces.iter().for_each(|p| out.extend_from_slice(p));

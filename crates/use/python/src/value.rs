@@ -21,11 +21,11 @@ pub fn tensor<'a>(value: &Bound<'_, PyAny>, kind: impl FnOnce() -> &'a str) -> P
             _ => "",
         };
         return match kind {
-            "tensor(bfloat16)" | "tensor(uint4)" | "tensor(int4)" => other(value, kind),
+            "tensor(bfloat16)" | "tensor(uint4)" | "tensor(int4)" => prepared(value, kind),
             _ => array::borrow(a, dtype),
         };
     }
-    other(value, kind())
+    prepared(value, kind())
 }
 
 /// The function `name` of the module that brings values into a form that is read here.
@@ -37,7 +37,7 @@ fn helper<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
 }
 
 /// A tensor of what is no plain array: what Python's part makes of it is `(form, value, shape)`.
-fn other(value: &Bound<'_, PyAny>, kind: &str) -> PyResult<Tensor> {
+fn prepared(value: &Bound<'_, PyAny>, kind: &str) -> PyResult<Tensor> {
     let py = value.py();
     let made = helper(py, "prepared")?.call1((value, kind))?;
     let (form, value, shape): (String, Bound<'_, PyAny>, Vec<usize>) = made.extract()?;

@@ -65,11 +65,11 @@ impl<'a> Cursor<'a> {
     pub(super) fn expect(&mut self, t: &str) -> Result<(), String> {
         match self.eat(t) {
             true => Ok(()),
-            false => Err(format!("expected '{t}' before '{}'", self.near())),
+            false => Err(format!("expected '{t}' before '{}'", self.excerpt())),
         }
     }
 
-    fn near(&self) -> String {
+    fn excerpt(&self) -> String {
         self.rest.chars().take(20).collect()
     }
 
@@ -86,7 +86,7 @@ impl<'a> Cursor<'a> {
     pub(super) fn key(&mut self) -> Result<&'a str, String> {
         let t = self.take(|c| c.is_ascii_alphanumeric() || c == '_');
         match t.is_empty() {
-            true => Err(format!("expected a word before '{}'", self.near())),
+            true => Err(format!("expected a word before '{}'", self.excerpt())),
             false => Ok(t),
         }
     }
@@ -97,7 +97,7 @@ impl<'a> Cursor<'a> {
         if !self.rest.starts_with('"') {
             let t = self.take(|c| is_plain(c) && Some(c) != stop);
             return match t.is_empty() {
-                true => Err(format!("expected a name before '{}'", self.near())),
+                true => Err(format!("expected a name before '{}'", self.excerpt())),
                 false => Ok(t.to_string()),
             };
         }
@@ -149,7 +149,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn number<T: std::str::FromStr>(&mut self) -> Result<T, String> {
-        let near = self.near();
+        let near = self.excerpt();
         self.take(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
             .parse()
             .map_err(|_| format!("expected a number before '{near}'"))
@@ -159,7 +159,7 @@ impl<'a> Cursor<'a> {
     pub(super) fn enclosed(&mut self, open: char, close: char) -> Result<&'a str, String> {
         self.space();
         if !self.rest.starts_with(open) {
-            return Err(format!("expected '{open}' before '{}'", self.near()));
+            return Err(format!("expected '{open}' before '{}'", self.excerpt()));
         }
         let (mut depth, mut quoted) = (0usize, false);
         for (i, c) in self.rest.char_indices() {

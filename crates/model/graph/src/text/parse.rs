@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
                 self.bodies(&mut p, bodies, depth)?;
                 continue;
             }
-            let done = self.other(&mut p, line, &mut c).map_err(fail)?;
+            let done = self.entry(&mut p, line, &mut c).map_err(fail)?;
             if !c.at_end() {
                 return Err(fail(format!("'{}' cannot be read", c.rest)));
             }
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A line that is no node; true at the last one.
-    fn other(&mut self, p: &mut Partial, line: usize, c: &mut Cursor) -> Result<bool, String> {
+    fn entry(&mut self, p: &mut Partial, line: usize, c: &mut Cursor) -> Result<bool, String> {
         match c.key()? {
             "symbol" => {
                 let name = c.word(None)?;

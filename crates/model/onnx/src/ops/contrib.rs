@@ -1,13 +1,13 @@
 //! com.microsoft operators that are short forms of others.
-use super::{OpDef, activation, layer_norm, other};
+use super::{OpDef, activation, layer_norm, op_of};
 use crate::import::{Ctx, Lowered, NodeView, monoids};
 use expr::Unary;
 
 const MS: &str = "com.microsoft";
 
 pub(crate) const OPS: &[OpDef] = &[
-    other(MS, "BiasGelu", gelu), other(MS, "FastGelu", gelu), other(MS, "Gelu", gelu), other(MS, "QuickGelu", quick),
-    other(MS, "SkipLayerNormalization", skip), other(MS, "SkipSimplifiedLayerNormalization", skip),
+    op_of(MS, "BiasGelu", gelu), op_of(MS, "FastGelu", gelu), op_of(MS, "Gelu", gelu), op_of(MS, "QuickGelu", quick),
+    op_of(MS, "SkipLayerNormalization", skip), op_of(MS, "SkipSimplifiedLayerNormalization", skip),
 ];
 
 fn gelu<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {

@@ -1,5 +1,5 @@
 //! Conv, ConvTranspose, ConvInteger.
-use super::{ALL, OpDef, op, other, standard, whole_steps};
+use super::{ALL, OpDef, op, op_of, standard, whole_steps};
 use crate::import::{Ctx, LowerError, Lowered, NodeView};
 use expr::Compare;
 use graph::{ConvSpec, Op, ValueId};
@@ -7,7 +7,7 @@ use layout::{DType, Dim};
 
 pub(crate) const OPS: &[OpDef] = &[
     op("Conv", conv), op("ConvTranspose", transposed), op("ConvInteger", integer),
-    other("com.microsoft", "ConvTransposeWithDynamicPads", padded_by_input),
+    op_of("com.microsoft", "ConvTransposeWithDynamicPads", padded_by_input),
 ];
 
 /// Window attributes shared by convolutions and pools.

@@ -1,12 +1,12 @@
 //! FlexAttention (ai.onnx.preview): attention whose scores and weights pass through graphs that the
 //! node carries.
 use super::attention::repeated;
-use super::{OpDef, matmul, other, softmax};
+use super::{OpDef, matmul, op_of, softmax};
 use crate::import::{Ctx, Item, LowerError, Lowered, NodeView, to_dtype};
 use graph::ValueId;
 use layout::DType;
 
-pub(crate) const OPS: &[OpDef] = &[other("ai.onnx.preview", "FlexAttention", lower)];
+pub(crate) const OPS: &[OpDef] = &[op_of("ai.onnx.preview", "FlexAttention", lower)];
 
 /// `v` through the graph of attribute `name`, where there is one.
 fn through<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: &str, v: ValueId) -> Lowered<ValueId> {

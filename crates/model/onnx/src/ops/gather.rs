@@ -1,13 +1,13 @@
 //! Gather, GatherElements, GatherND, ArrayFeatureExtractor.
 use super::indexed::{element_ranks, or_nowhere, strides, wrapped};
-use super::{OpDef, op, other};
+use super::{OpDef, op, op_of};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, axis_of};
 use graph::{Op, ValueId};
 use layout::{DType, Dim};
 
 pub(crate) const OPS: &[OpDef] = &[
     op("Gather", gather), op("GatherElements", elements), op("GatherND", nd),
-    other("ai.onnx.ml", "ArrayFeatureExtractor", features),
+    op_of("ai.onnx.ml", "ArrayFeatureExtractor", features),
 ];
 
 fn gather<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {

@@ -1,5 +1,5 @@
 //! Rare operators that stay whole: the host evaluates them under their own name.
-use super::{OpDef, op, other};
+use super::{OpDef, op, op_of};
 use crate::import::{Ctx, Lowered, NodeView, axis_of};
 use layout::{DType, Dim};
 
@@ -10,9 +10,9 @@ pub(crate) const OPS: &[OpDef] = &[
     op("Unique", unique),
     op("Det", det),
     op("MaxRoiPool", max_roi_pool),
-    other("com.microsoft", "CropAndResize", crop_and_resize),
-    other("com.microsoft", "Inverse", inverse),
-    other("com.microsoft", "MurmurHash3", murmur),
+    op_of("com.microsoft", "CropAndResize", crop_and_resize),
+    op_of("com.microsoft", "Inverse", inverse),
+    op_of("com.microsoft", "MurmurHash3", murmur),
     op("ImageDecoder", image_decoder),
 ];
 

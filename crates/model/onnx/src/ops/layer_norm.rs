@@ -1,7 +1,7 @@
 //! Norms by mean and variance: LayerNormalization, RMSNormalization (and the unofficial
 //! SimplifiedLayerNormalization), InstanceNormalization, GroupNormalization,
 //! MeanVarianceNormalization.
-use super::{OpDef, op, other};
+use super::{OpDef, op, op_of};
 use crate::import::{Ctx, Lowered, NodeView, axes_of, axis_of, monoids, to_dtype};
 use expr::{ExprBuilder, Ref, Unary};
 use graph::ValueId;
@@ -9,7 +9,7 @@ use layout::{DType, Dim};
 
 pub(crate) const OPS: &[OpDef] = &[
     op("LayerNormalization", layer), op("RMSNormalization", rms), op("SimplifiedLayerNormalization", rms),
-    other("com.microsoft", "SimplifiedLayerNormalization", rms), other("com.microsoft", "LayerNormalization", layer),
+    op_of("com.microsoft", "SimplifiedLayerNormalization", rms), op_of("com.microsoft", "LayerNormalization", layer),
     op("InstanceNormalization", instance), op("GroupNormalization", group), op("MeanVarianceNormalization", mvn),
 ];
 

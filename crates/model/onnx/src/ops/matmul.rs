@@ -1,12 +1,12 @@
 //! MatMul, MatMulInteger, com.microsoft FusedMatMul.
 use super::whole_steps::{parts, step, steps, widened};
-use super::{OpDef, op, other};
+use super::{OpDef, op, op_of};
 use crate::import::{Ctx, Lowered, NodeView};
 use graph::ValueId;
 use layout::{DType, Dim};
 
 pub(crate) const OPS: &[OpDef] = &[
-    op("MatMul", lower), op("MatMulInteger", integer), other("com.microsoft", "FusedMatMul", fused),
+    op("MatMul", lower), op("MatMulInteger", integer), op_of("com.microsoft", "FusedMatMul", fused),
 ];
 
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {

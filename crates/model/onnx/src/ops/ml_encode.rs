@@ -1,6 +1,6 @@
 //! ai.onnx.ml operators between categories and numbers: LabelEncoder, CategoryMapper,
 //! OneHotEncoder, DictVectorizer, CastMap, ZipMap.
-use super::{OpDef, other};
+use super::{OpDef, op_of};
 use crate::import::{Ctx, Kind, LowerError, Lowered, NodeView};
 use crate::proto::{DataType, TensorData};
 use expr::Compare;
@@ -11,8 +11,8 @@ use tensor::{Attr, Attrs, Tensor};
 const ML: &str = "ai.onnx.ml";
 
 pub(crate) const OPS: &[OpDef] = &[
-    other(ML, "CastMap", cast_map), other(ML, "CategoryMapper", mapper), other(ML, "DictVectorizer", vectorizer),
-    other(ML, "LabelEncoder", labels), other(ML, "OneHotEncoder", one_hot), other(ML, "ZipMap", zip_map),
+    op_of(ML, "CastMap", cast_map), op_of(ML, "CategoryMapper", mapper), op_of(ML, "DictVectorizer", vectorizer),
+    op_of(ML, "LabelEncoder", labels), op_of(ML, "OneHotEncoder", one_hot), op_of(ML, "ZipMap", zip_map),
 ];
 
 /// The contents of a tensor attribute: texts or numbers.

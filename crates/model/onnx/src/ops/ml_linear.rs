@@ -1,6 +1,6 @@
 //! ai.onnx.ml LinearRegressor and LinearClassifier, and what all classifiers share: rows, labels,
 //! transforms of scores.
-use super::{OpDef, other};
+use super::{OpDef, op_of};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::{Binary, Compare, ExprBuilder, Ref, Unary};
 use graph::{Op, ValueId};
@@ -10,7 +10,7 @@ use tensor::{Attr, Attrs, Tensor};
 const ML: &str = "ai.onnx.ml";
 const F: DType = DType::F32;
 
-pub(crate) const OPS: &[OpDef] = &[other(ML, "LinearClassifier", classifier), other(ML, "LinearRegressor", regressor)];
+pub(crate) const OPS: &[OpDef] = &[op_of(ML, "LinearClassifier", classifier), op_of(ML, "LinearRegressor", regressor)];
 
 /// A constant of f32.
 pub(super) fn floats<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, shape: &[usize], v: &[f64]) -> Lowered<ValueId> {

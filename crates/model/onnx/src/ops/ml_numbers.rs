@@ -1,7 +1,7 @@
 //! ai.onnx.ml operators on columns of numbers: Scaler, Normalizer, Binarizer, Imputer,
 //! FeatureVectorizer.
 use super::ml_linear::floats;
-use super::{OpDef, other};
+use super::{OpDef, op_of};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::{Compare, Unary};
 use graph::{Op, ValueId};
@@ -12,8 +12,8 @@ const ML: &str = "ai.onnx.ml";
 const F: DType = DType::F32;
 
 pub(crate) const OPS: &[OpDef] = &[
-    other(ML, "Binarizer", binarizer), other(ML, "FeatureVectorizer", vectorizer), other(ML, "Imputer", imputer),
-    other(ML, "Normalizer", normalizer), other(ML, "Scaler", scaler),
+    op_of(ML, "Binarizer", binarizer), op_of(ML, "FeatureVectorizer", vectorizer), op_of(ML, "Imputer", imputer),
+    op_of(ML, "Normalizer", normalizer), op_of(ML, "Scaler", scaler),
 ];
 
 /// One number, or one per column of `x`, where that is known.

@@ -1,7 +1,7 @@
 //! ai.onnx.ml SVMRegressor and SVMClassifier: kernels as products and reductions, votes as products
 //! with constant matrices.
 use super::ml_linear::{Labels, both, floats, largest, power, rows, transformed};
-use super::{OpDef, other};
+use super::{OpDef, op_of};
 use crate::import::{Ctx, Lowered, NodeView, monoids};
 use expr::{Compare, Unary};
 use graph::{Op, ValueId};
@@ -11,7 +11,7 @@ use tensor::{Attr, Attrs};
 const ML: &str = "ai.onnx.ml";
 const F: DType = DType::F32;
 
-pub(crate) const OPS: &[OpDef] = &[other(ML, "SVMClassifier", classifier), other(ML, "SVMRegressor", regressor)];
+pub(crate) const OPS: &[OpDef] = &[op_of(ML, "SVMClassifier", classifier), op_of(ML, "SVMRegressor", regressor)];
 
 /// The kernel of every row with every support vector, [rows, supports].
 fn kernel<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, x: ValueId, v: ValueId) -> Lowered<ValueId> {

@@ -1,7 +1,7 @@
 //! ai.onnx.ml tree ensembles: walked by the host.
 use super::ml_encode::contents;
 use super::ml_linear::Labels;
-use super::{OpDef, other};
+use super::{OpDef, op_of};
 use crate::import::{Ctx, Lowered, NodeView};
 use crate::proto::AttributeValue;
 use graph::Op;
@@ -13,7 +13,7 @@ const ML: &str = "ai.onnx.ml";
 const MAX_TARGETS: i64 = 1 << 20;
 
 pub(crate) const OPS: &[OpDef] = &[
-    other(ML, "TreeEnsemble", ensemble), other(ML, "TreeEnsembleClassifier", classifier), other(ML, "TreeEnsembleRegressor", regressor),
+    op_of(ML, "TreeEnsemble", ensemble), op_of(ML, "TreeEnsembleClassifier", classifier), op_of(ML, "TreeEnsembleRegressor", regressor),
 ];
 
 /// All attributes, tensors among them.

@@ -32,7 +32,7 @@ pub(crate) const fn op(
 }
 
 /// An operator of another domain.
-pub(crate) const fn other(
+pub(crate) const fn op_of(
     domain: &'static str,
     name: &'static str,
     lower: for<'m> fn(&mut Ctx<'m>, &NodeView<'m>) -> Lowered,

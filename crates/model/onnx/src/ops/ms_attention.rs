@@ -1,6 +1,6 @@
 //! com.microsoft Attention and MultiHeadAttention: as the products, maps and reductions that
 //! exporters write out, so that they are found as attention like any other.
-use super::{OpDef, matmul, other, softmax};
+use super::{OpDef, matmul, op_of, softmax};
 use crate::import::{Ctx, LowerError, Lowered, NodeView};
 use expr::{Compare, ExprBuilder, Ref};
 use graph::{Op, ValueId};
@@ -8,7 +8,7 @@ use layout::{DType, Dim};
 
 const MS: &str = "com.microsoft";
 
-pub(crate) const OPS: &[OpDef] = &[other(MS, "Attention", packed), other(MS, "MultiHeadAttention", multi_head)];
+pub(crate) const OPS: &[OpDef] = &[op_of(MS, "Attention", packed), op_of(MS, "MultiHeadAttention", multi_head)];
 
 /// [b, s, h*d] as [b, h, s, d].
 pub(super) fn heads<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, heads: i64) -> Lowered<ValueId> {

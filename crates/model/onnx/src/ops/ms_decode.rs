@@ -1,7 +1,7 @@
 //! com.microsoft operators of decoders that take one token at a time: attention over a buffer of keys and values, and what
 //! is decided about the next token.
 use super::ms_attention::{attend, columns, heads, heads_side_by_side, masked, scale};
-use super::{OpDef, other};
+use super::{OpDef, op_of};
 use crate::import::{Ctx, LowerError, Lowered, NodeView};
 use expr::{Binary, Compare};
 use graph::{Op, ScatterReduce, ValueId};
@@ -10,8 +10,8 @@ use layout::{DType, Dim};
 const MS: &str = "com.microsoft";
 
 pub(crate) const OPS: &[OpDef] = &[
-    other(MS, "BifurcationDetector", bifurcation), other(MS, "DecoderMaskedMultiHeadAttention", attention),
-    other(MS, "DynamicTimeWarping", warping), other(MS, "NGramRepeatBlock", repeats),
+    op_of(MS, "BifurcationDetector", bifurcation), op_of(MS, "DecoderMaskedMultiHeadAttention", attention),
+    op_of(MS, "DynamicTimeWarping", warping), op_of(MS, "NGramRepeatBlock", repeats),
 ];
 
 /// Where a step writes into its buffers of keys and values.

@@ -1,12 +1,12 @@
 //! com.microsoft GatedDeltaNet: LinearAttention over packed tokens, with its gates computed on the way.
-use super::{OpDef, other};
+use super::{OpDef, op_of};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::{Unary, functions};
 use graph::{Op, ValueId};
 use layout::{DType, Dim};
 use tensor::{Attr, Attrs};
 
-pub(crate) const OPS: &[OpDef] = &[other("com.microsoft", "GatedDeltaNet", lower)];
+pub(crate) const OPS: &[OpDef] = &[op_of("com.microsoft", "GatedDeltaNet", lower)];
 
 const F: DType = DType::F32;
 

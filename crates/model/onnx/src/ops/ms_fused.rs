@@ -1,7 +1,7 @@
 //! com.microsoft operators that join a product or convolution with what follows it, and others
 //! that are short forms.
 use super::pool::{self, turned};
-use super::{OpDef, conv, matmul, other};
+use super::{OpDef, conv, matmul, op_of};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::{Binary, ExprBuilder, Ref, Unary, functions};
 use graph::{Op, ValueId};
@@ -10,19 +10,19 @@ use layout::{DType, Dim};
 const MS: &str = "com.microsoft";
 
 pub(crate) const OPS: &[OpDef] = &[
-    other(MS, "BiasAdd", bias_add),
-    other(MS, "BiasSplitGelu", split_gelu),
-    other(MS, "EmbedLayerNormalization", embed),
-    other(MS, "FusedConv", fused_conv),
-    other(MS, "FusedGemm", gemm),
-    other(MS, "FusedMatMulActivation", product),
-    other(MS, "GroupNorm", group_norm),
-    other(MS, "QEmbedLayerNormalization", quantised_embed),
-    other(MS, "NhwcConv", nhwc_conv),
-    other(MS, "NhwcFusedConv", nhwc_conv),
-    other(MS, "NhwcMaxPool", nhwc_max_pool),
-    other(MS, "SkipGroupNorm", group_norm),
-    other(MS, "TransposeMatMul", product),
+    op_of(MS, "BiasAdd", bias_add),
+    op_of(MS, "BiasSplitGelu", split_gelu),
+    op_of(MS, "EmbedLayerNormalization", embed),
+    op_of(MS, "FusedConv", fused_conv),
+    op_of(MS, "FusedGemm", gemm),
+    op_of(MS, "FusedMatMulActivation", product),
+    op_of(MS, "GroupNorm", group_norm),
+    op_of(MS, "QEmbedLayerNormalization", quantised_embed),
+    op_of(MS, "NhwcConv", nhwc_conv),
+    op_of(MS, "NhwcFusedConv", nhwc_conv),
+    op_of(MS, "NhwcMaxPool", nhwc_max_pool),
+    op_of(MS, "SkipGroupNorm", group_norm),
+    op_of(MS, "TransposeMatMul", product),
 ];
 
 /// The activation that an attribute names, with up to two numbers.

@@ -1,13 +1,13 @@
 //! com.microsoft GroupQueryAttention: positions, cache, masks and attention of decoders.
 use super::ms_attention::{columns, heads, heads_side_by_side, scale};
-use super::ms_gqa_cache::{kept, packed, unpacked};
-use super::{OpDef, layer_norm, matmul, other, softmax};
+use super::ms_gqa_cache::{cache_form, packed, unpacked};
+use super::{OpDef, layer_norm, matmul, op_of, softmax};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::{Binary, Compare, ExprBuilder, Ref, Unary};
 use graph::{Op, ValueId};
 use layout::{DType, Dim};
 
-pub(crate) const OPS: &[OpDef] = &[other("com.microsoft", "GroupQueryAttention", lower)];
+pub(crate) const OPS: &[OpDef] = &[op_of("com.microsoft", "GroupQueryAttention", lower)];
 
 /// Sizes and lengths that all parts use.
 struct Lengths {
@@ -62,7 +62,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let interleaved = n.flag("rotary_interleaved", false)?;
     let smooth = n.int("smooth_softmax", 0)? > 0;
     let eps = n.float("qk_norm_epsilon", 1e-6)?;
-    let (kept_k, kept_v) = (kept(c, n, "k", 12, n.opt(3))?, kept(c, n, "v", 13, n.opt(4))?);
+    let (kept_k, kept_v) = (cache_form(c, n, "k", 12, n.opt(3))?, cache_form(c, n, "v", 13, n.opt(4))?);
     n.int("kv_cache_bit_width", 0)?;
     if n.int("qk_output", 0)? != 0 || n.int("sliding_window_cache", 0)? != 0 || !n.flag("causal", true)? {
         return Err(LowerError::Unsupported("gives scores, slides its cache or looks ahead; export it without".into()));

@@ -17,7 +17,7 @@ pub(super) struct Kept {
 }
 
 /// How the cache `what` ("k" or "v") is kept, whose scales are input `at`; `None` where as floats.
-pub(super) fn kept<'m>(
+pub(super) fn cache_form<'m>(
     c: &mut Ctx<'m>,
     n: &NodeView<'m>,
     what: &str,

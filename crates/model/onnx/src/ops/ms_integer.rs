@@ -2,7 +2,7 @@
 use super::ms_attention::{attend, heads, heads_side_by_side, masked, scale};
 use super::whole_steps::{placed, steps};
 use super::quantize::{limits, quantised};
-use super::{OpDef, matmul, other};
+use super::{OpDef, matmul, op_of};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::{Binary, Unary};
 use graph::{Op, ValueId};
@@ -11,9 +11,9 @@ use layout::{DType, Dim};
 const MS: &str = "com.microsoft";
 
 pub(crate) const OPS: &[OpDef] = &[
-    other(MS, "DynamicQuantizeMatMul", dynamic),
-    other(MS, "MatMulIntegerToFloat", to_float),
-    other(MS, "QAttention", attention),
+    op_of(MS, "DynamicQuantizeMatMul", dynamic),
+    op_of(MS, "MatMulIntegerToFloat", to_float),
+    op_of(MS, "QAttention", attention),
 ];
 
 /// Sums of steps times both scales, plus a bias.

@@ -7,13 +7,13 @@ use super::control::{Looped, looped};
 use super::ms_integer::measured;
 use super::whole_steps::steps;
 use super::reverse_sequence::reversed;
-use super::{OpDef, matmul, other};
+use super::{OpDef, matmul, op_of};
 use crate::import::{BodyInput, Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::{Compare, ExprBuilder, Ref, Unary};
 use graph::{Op, ValueId, View};
 use layout::{DType, Dim};
 
-pub(crate) const OPS: &[OpDef] = &[other("com.microsoft", "DynamicQuantizeLSTM", lower)];
+pub(crate) const OPS: &[OpDef] = &[op_of("com.microsoft", "DynamicQuantizeLSTM", lower)];
 
 const F: DType = DType::F32;
 /// What a layer's gates may be made of: those that the standard takes where none are named.

@@ -2,7 +2,7 @@
 //! experts are products of one batch, and those that were not picked weigh nothing: that reads each
 //! weight once, whatever the tokens pick.
 use super::ms_nbits::unpacked;
-use super::{OpDef, activation, matmul, other};
+use super::{OpDef, activation, matmul, op_of};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::{Binary, Compare, ExprBuilder, Ref, Unary};
 use graph::{Op, ValueId, View};
@@ -11,7 +11,7 @@ use layout::{DType, Dim};
 const MS: &str = "com.microsoft";
 const F: DType = DType::F32;
 
-pub(crate) const OPS: &[OpDef] = &[other(MS, "MoE", plain), other(MS, "QMoE", quantised)];
+pub(crate) const OPS: &[OpDef] = &[op_of(MS, "MoE", plain), op_of(MS, "QMoE", quantised)];
 
 /// A layer of all experts: weights [experts, out, in] and biases [experts, out].
 type Layer = (ValueId, Option<ValueId>);

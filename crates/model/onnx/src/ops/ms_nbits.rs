@@ -1,6 +1,6 @@
 //! com.microsoft MatMulNBits and GatherBlockQuantized: weights of 2, 4 or 8 bits stay packed in
 //! memory; what dequantises them is an element-wise program in front of their reader.
-use super::{OpDef, other};
+use super::{OpDef, op_of};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, axis_of};
 use expr::{Binary, ExprBuilder, Ref};
 use graph::{Op, ValueId, View};
@@ -8,7 +8,7 @@ use layout::{DType, Dim};
 
 const MS: &str = "com.microsoft";
 
-pub(crate) const OPS: &[OpDef] = &[other(MS, "MatMulNBits", product), other(MS, "GatherBlockQuantized", gather)];
+pub(crate) const OPS: &[OpDef] = &[op_of(MS, "MatMulNBits", product), op_of(MS, "GatherBlockQuantized", gather)];
 
 fn known<'m>(c: &Ctx<'m>, v: ValueId, what: &str) -> Lowered<Vec<i64>> {
     let s: Option<Vec<i64>> = c.shape(v).iter().map(Dim::known).collect();

@@ -1,5 +1,5 @@
 //! com.microsoft operators that are short forms of a few core ops.
-use super::{OpDef, layer_norm, matmul, other};
+use super::{OpDef, layer_norm, matmul, op_of};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, axis_of, monoids};
 use expr::{Binary, Compare, ExprBuilder, Ref, Unary, functions};
 use graph::{Op, ValueId};
@@ -8,10 +8,10 @@ use layout::{DType, Dim};
 const MS: &str = "com.microsoft";
 
 pub(crate) const OPS: &[OpDef] = &[
-    other(MS, "BranchwiseRMSNorm", branch_norm), other(MS, "CDist", distances), other(MS, "GatedAdd", gated_add),
-    other(MS, "GatedRMSNorm", gated_norm), other(MS, "IsAllFinite", all_finite),
-    other(MS, "LinearAttentionGate", attention_gate), other(MS, "MatMulBnb4", bnb4), other(MS, "MatMulInteger16", integer16),
-    other(MS, "ScaledSiLU", scaled_silu), other(MS, "UnfoldTensor", unfold),
+    op_of(MS, "BranchwiseRMSNorm", branch_norm), op_of(MS, "CDist", distances), op_of(MS, "GatedAdd", gated_add),
+    op_of(MS, "GatedRMSNorm", gated_norm), op_of(MS, "IsAllFinite", all_finite),
+    op_of(MS, "LinearAttentionGate", attention_gate), op_of(MS, "MatMulBnb4", bnb4), op_of(MS, "MatMulInteger16", integer16),
+    op_of(MS, "ScaledSiLU", scaled_silu), op_of(MS, "UnfoldTensor", unfold),
 ];
 
 /// Distances between the rows of two matrices.

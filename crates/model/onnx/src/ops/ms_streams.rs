@@ -1,6 +1,6 @@
 //! com.microsoft operators of models that carry several streams of features beside each other, and of routers between
 //! experts.
-use super::{OpDef, layer_norm, matmul, other};
+use super::{OpDef, layer_norm, matmul, op_of};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::{Binary, Compare, Unary};
 use graph::{Op, ValueId};
@@ -10,9 +10,9 @@ const MS: &str = "com.microsoft";
 const F: DType = DType::F32;
 
 pub(crate) const OPS: &[OpDef] = &[
-    other(MS, "EngramGate", engram_gate), other(MS, "HyperConnectionPostMix", post_mix),
-    other(MS, "HyperConnectionPreMix", pre_mix), other(MS, "MoEGroupRouter", router),
-    other(MS, "NGramHashMapping", hash_ids),
+    op_of(MS, "EngramGate", engram_gate), op_of(MS, "HyperConnectionPostMix", post_mix),
+    op_of(MS, "HyperConnectionPreMix", pre_mix), op_of(MS, "MoEGroupRouter", router),
+    op_of(MS, "NGramHashMapping", hash_ids),
 ];
 
 /// Streams [.., C, H] as f32, which may come flattened, [.., C * H].

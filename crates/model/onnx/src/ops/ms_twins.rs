@@ -1,5 +1,5 @@
 //! com.microsoft operators that the standard took up, or that differ from its own in their names alone.
-use super::{ALL, OpDef, other, standard};
+use super::{ALL, OpDef, op_of, standard};
 use crate::import::{Ctx, Lowered, NodeView};
 use crate::proto::AttributeValue;
 
@@ -7,9 +7,9 @@ const MS: &str = "com.microsoft";
 const NEWEST: i64 = ALL.1;
 
 pub(crate) const OPS: &[OpDef] = &[
-    other(MS, "CausalConvWithState", same), other(MS, "ExpandDims", expand), other(MS, "GatherND", same),
-    other(MS, "GridSample", grid_sample), other(MS, "LinearAttention", same), other(MS, "Pad", same),
-    other(MS, "Range", range), other(MS, "Trilu", same), other(MS, "Unique", unique),
+    op_of(MS, "CausalConvWithState", same), op_of(MS, "ExpandDims", expand), op_of(MS, "GatherND", same),
+    op_of(MS, "GridSample", grid_sample), op_of(MS, "LinearAttention", same), op_of(MS, "Pad", same),
+    op_of(MS, "Range", range), op_of(MS, "Trilu", same), op_of(MS, "Unique", unique),
 ];
 
 fn same<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {

@@ -2,7 +2,7 @@
 //! that their sums are exact; all others are computed in f32 between dequantising and quantising.
 use super::whole_steps::{placed, steps};
 use super::quantize::{dequantised, limits, quantised};
-use super::{OpDef, conv, matmul, op, other};
+use super::{OpDef, conv, matmul, op, op_of};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::{Binary, ExprBuilder, Ref, Unary, functions};
 use graph::{Op, ValueId};
@@ -11,11 +11,11 @@ use layout::{DType, Dim};
 const MS: &str = "com.microsoft";
 
 pub(crate) const OPS: &[OpDef] = &[
-    op("QLinearConv", conv_), op("QLinearMatMul", product), other(MS, "QGemm", gemm), other(MS, "QLinearConv", conv_),
-    other(MS, "QLinearAdd", binary), other(MS, "QLinearMul", binary), other(MS, "QLinearSigmoid", unary),
-    other(MS, "QLinearLeakyRelu", unary), other(MS, "QLinearSoftmax", softmax), other(MS, "QLinearConcat", concat),
-    other(MS, "QLinearGlobalAveragePool", global), other(MS, "QLinearAveragePool", pool),
-    other(MS, "QLinearReduceMean", mean), other(MS, "QLinearWhere", where_),
+    op("QLinearConv", conv_), op("QLinearMatMul", product), op_of(MS, "QGemm", gemm), op_of(MS, "QLinearConv", conv_),
+    op_of(MS, "QLinearAdd", binary), op_of(MS, "QLinearMul", binary), op_of(MS, "QLinearSigmoid", unary),
+    op_of(MS, "QLinearLeakyRelu", unary), op_of(MS, "QLinearSoftmax", softmax), op_of(MS, "QLinearConcat", concat),
+    op_of(MS, "QLinearGlobalAveragePool", global), op_of(MS, "QLinearAveragePool", pool),
+    op_of(MS, "QLinearReduceMean", mean), op_of(MS, "QLinearWhere", where_),
 ];
 
 /// Input `i` with the scale and zero point that follow it, in f32; vectors lie along `axis`.

@@ -1,5 +1,5 @@
 //! QuantizeLinear, DequantizeLinear (per tensor, per axis, blocked), DynamicQuantizeLinear.
-use super::{OpDef, op, other};
+use super::{OpDef, op, op_of};
 use super::cast::recoded;
 use crate::import::{Ctx, LowerError, Lowered, NodeView, axis_of, monoids, narrow_name, to_dtype};
 use expr::{Binary, ExprBuilder, Ref, Unary};
@@ -8,7 +8,7 @@ use layout::{DType, Dim};
 
 pub(crate) const OPS: &[OpDef] = &[
     op("QuantizeLinear", quantize), op("DequantizeLinear", dequantize), op("DynamicQuantizeLinear", dynamic),
-    other("com.microsoft", "QuantizeLinear", quantize), other("com.microsoft", "DequantizeLinear", dequantize),
+    op_of("com.microsoft", "QuantizeLinear", quantize), op_of("com.microsoft", "DequantizeLinear", dequantize),
 ];
 
 /// Smallest and largest value of a quantised type.

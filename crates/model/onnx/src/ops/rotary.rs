@@ -1,5 +1,5 @@
 //! RotaryEmbedding, the standard's and com.microsoft's.
-use super::{OpDef, op, other};
+use super::{OpDef, op, op_of};
 use crate::import::{Ctx, Lowered, NodeView};
 use expr::{Binary, Compare, ExprBuilder};
 use graph::{Op, ValueId, View};
@@ -8,7 +8,7 @@ use layout::{DType, Dim};
 const MS: &str = "com.microsoft";
 
 pub(crate) const OPS: &[OpDef] =
-    &[op("RotaryEmbedding", standard), other(MS, "RotaryEmbedding", contrib), other(MS, "MRotaryEmbedding", three_way)];
+    &[op("RotaryEmbedding", standard), op_of(MS, "RotaryEmbedding", contrib), op_of(MS, "MRotaryEmbedding", three_way)];
 
 fn standard<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(4)?;

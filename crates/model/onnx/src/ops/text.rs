@@ -1,6 +1,6 @@
 //! Texts: host operators, and the operators that only move elements, which move numbers that stand
 //! for the texts instead.
-use super::{OpDef, op, other};
+use super::{OpDef, op, op_of};
 use crate::import::{Ctx, Item, LowerError, Lowered, NodeView};
 use graph::{Op, ValueId};
 use layout::{DType, Dim};
@@ -12,7 +12,7 @@ pub(crate) const OPS: &[OpDef] = &[
     op("StringNormalizer", normalize),
     op("StringSplit", split),
     op("TfIdfVectorizer", tf_idf),
-    other("com.microsoft", "Tokenizer", tokenizer),
+    op_of("com.microsoft", "Tokenizer", tokenizer),
 ];
 
 /// Operators whose data outputs hold elements of their inputs, with the number of such outputs from

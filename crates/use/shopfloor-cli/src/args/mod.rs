@@ -33,7 +33,7 @@ pub struct ReportArgs {
 
 impl ReportArgs {
     /// What to compare with, read before anything takes time.
-    pub fn other(&self) -> Result<Option<Baseline>, Failure> {
+    pub fn baseline(&self) -> Result<Option<Baseline>, Failure> {
         Ok(self
             .against
             .as_deref()

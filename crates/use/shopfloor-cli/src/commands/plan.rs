@@ -212,7 +212,7 @@ fn explain(view: &PlanView, step: &str, json: bool) -> Done {
 }
 
 pub fn run(a: Args, given: &Given) -> Done {
-    let other = a.page.other()?;
+    let baseline = a.page.baseline()?;
     first::measure(&a.engine)?;
     let (path, step) = asked(&a)?;
     if let Some(list) = compared(&a)? {
@@ -228,7 +228,7 @@ pub fn run(a: Args, given: &Given) -> Done {
         view,
         machine,
     } = planned(&model, (&a.engine, place), a.whose.kernels, a.out.is_some())?;
-    a.page.write(other, || {
+    a.page.write(baseline, || {
         let kernels = a.whose.kernels.unwrap_or_default();
         Ok(pages::of_plan(&model, &plan, &view, &machine, kernels))
     })?;

@@ -43,7 +43,7 @@ pub struct Args {
 }
 
 pub fn run(a: Args) -> Done {
-    let other = a.report.other()?;
+    let baseline = a.report.baseline()?;
     first::measure(&a.engine)?;
     let waiting = output::spinner("measuring");
     let session = a
@@ -61,7 +61,7 @@ pub fn run(a: Args) -> Done {
     a.plan.apply(&session)?;
     let (profile, timeline) = shopfloor::profile(&session, &named, a.warmup, a.active as usize)?;
     a.engine.launched(&session)?;
-    a.report.write(other, || {
+    a.report.write(baseline, || {
         pages::of_profile(&session, &named, &profile, &timeline)
     })?;
     waiting.finish_and_clear();

@@ -144,7 +144,7 @@ impl Walk<'_> {
     }
 
     /// The states at the current coordinates.
-    fn kept(&self, a: Arg) -> States {
+    fn states(&self, a: Arg) -> States {
         let mut s = States {
             v: [Lane::NONE; MOST],
             i: [Lane::NONE; MOST],
@@ -160,7 +160,7 @@ impl Walk<'_> {
     fn arg_row(&self, a: Arg) {
         let x = self.args()[0];
         let (base, step) = self.coords(0);
-        let kept = self.kept(a).of(0);
+        let kept = self.states(a).of(0);
         let rank = |e: usize| base[0] + step[0] * e as i64;
         let p = x.ptr.cast::<f32>().cast_const();
         // SAFETY: a row of n elements `st` apart in a tile; the state is one of its own.
@@ -200,7 +200,7 @@ impl Walk<'_> {
             by = self.coords(0).0[0] - base;
             self.c[i] = 0;
         }
-        let states = self.kept(a);
+        let states = self.states(a);
         // SAFETY: rows of n elements `st` apart in a tile, `ld` apart from one another; every lane has a
         // state of its own.
         unsafe {
