@@ -144,6 +144,53 @@ fn weights_that_do_not_fit_are_streamed_ahead_of_use() {
     assert!(small.device.info().memory_bytes < resident);
 }
 
+/// A model that doubles `n` numbers.
+fn doubles(n: usize) -> Model {
+    let mut b = GraphBuilder::new("doubles", Arc::new(WeightStore::new()));
+    let mut e = expr::ExprBuilder::new();
+    let x = e.input(0, DType::F32);
+    let y = e.add(x, x);
+    let x = b.input("x", DType::F32, vec![Dim::from(n)]);
+    let origin = Origin {
+        name: "double".into(),
+        op_type: "Add".into(),
+    };
+    let y = b.node(Op::Map(e.finish(&[y])), &[x], &["y"], &origin);
+    let graph = b.finish(&[y.unwrap()[0]]);
+    Model::from_graph("doubles", &graph, &ModelOptions::default()).unwrap()
+}
+
+#[test]
+fn values_of_many_pieces_come_and_go_whole() {
+    // More than each of the threads that copy has one of, and a piece that is not full.
+    let n = (9 * machine::staging::PIECE + 20) / 4;
+    assert!(machine::staging::threads(n * 4) > 2);
+    let values: Vec<f32> = (0..n).map(|i| i as f32 - 7e5).collect();
+    let x = Tensor::from_f32(&[n], &values).unwrap();
+    for integrated in [false, true] {
+        let mut gpu = a100();
+        gpu.info.integrated = integrated;
+        let b = bench(gpu, CudaOptions::default());
+        let s = session(&b, doubles(n));
+        let right = |y: &Tensor| {
+            let got = y.to_f32().unwrap();
+            assert!(got.len() == n && got.iter().zip(&values).all(|(y, x)| *y == 2.0 * x));
+        };
+        right(&s.run(&[("x", &x)]).unwrap().into_vec()[0].1);
+        let mut t = shopfloor::Timeline::default();
+        let out = s.run_timed(&[("x", &x)], &mut t).unwrap();
+        right(&out.into_vec()[0].1);
+        let moved = t.device.iter().filter(|s| s.what != Activity::Kernel);
+        let bytes: Vec<u64> = moved.filter(|s| s.bytes > 0).map(|s| s.bytes).collect();
+        let want = if integrated {
+            vec![]
+        } else {
+            vec![n as u64 * 4; 2]
+        };
+        assert_eq!(bytes, want);
+    }
+}
+
 #[test]
 fn what_the_driver_refuses_is_the_requests_error() {
     let options = CudaOptions {

@@ -21,6 +21,7 @@ mod plausible;
 mod products;
 mod slice;
 mod sourced;
+pub mod staging;
 mod text;
 pub mod toml;
 mod warps;

@@ -12,15 +12,16 @@
 //!   a time there: its warps go in step and nothing else runs beside them. One CTA takes requests and none
 //!   of the tasks. Each task begins anew ([`crate::Costs::task_s`]).
 //!   Where host and GPU share one memory there is no such kernel.
-//! - *Copies* of inputs and outputs: the host brings bytes into page-locked memory and out of it, then they
-//!   cross the link. In a kernel that stays its own tasks carry them.
+//! - *Copies* of inputs and outputs: the host brings bytes into page-locked memory and out of it, by several threads
+//!   where they are many ([`crate::staging`]), whose rates are taken to add up. Where steps are launched, one piece
+//!   crosses the link while the next one is brought. In a kernel that stays its own tasks carry them, behind each other.
 //!
 //! Every body is preceded by the fetch of its code, and followed by its stores' way to memory, whichever way it
 //! comes ([`crate::WayCosts::begin_s`]).
 //!
 //! Whatever else bounds a body (its bytes, its instructions) is in its own prediction, which none falls below.
 
-use crate::{Cost, Machine, MachineKind, Source, Sourced, WayCosts, Work, calc};
+use crate::{Cost, Machine, MachineKind, Source, Sourced, WayCosts, Work, calc, staging};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -213,7 +214,20 @@ struct Pricing<'a> {
 impl Pricing<'_> {
     /// Seconds in which the host brings `bytes` into page-locked memory or out of it.
     fn staging_s(&self, bytes: f64) -> f64 {
-        bytes / self.ways.staged.value
+        bytes / self.ways.staged.value / staging::threads(bytes as usize) as f64
+    }
+
+    /// Seconds of one of the two ways of `bytes` in which nothing of the other is under way: the piece that comes
+    /// first, or last.
+    fn alone_s(&self, bytes: f64, way: impl Fn(f64) -> f64) -> f64 {
+        let piece = (staging::PIECE as f64).min(bytes);
+        way(bytes) * piece / bytes.max(1.0)
+    }
+
+    /// Seconds that a value's way through page-locked memory is shorter than both of its halves.
+    fn overlap_s(&self, bytes: f64) -> f64 {
+        let beside = |way: &dyn Fn(f64) -> f64| way(bytes) - self.alone_s(bytes, way);
+        beside(&|b| self.staging_s(b)).min(beside(&|b| self.link_s(b)))
     }
 
     /// Seconds over the link.
@@ -235,7 +249,7 @@ impl Pricing<'_> {
         let (mut host, mut gpu) = (0.0f64, 0.0f64);
         for &bytes in &r.inputs {
             host += self.staging_s(bytes) + call;
-            gpu = gpu.max(host) + self.link_s(bytes);
+            gpu = gpu.max(host - self.overlap_s(bytes)) + self.link_s(bytes);
         }
         // The first kernel of a stretch stands behind nothing.
         let mut first = true;
@@ -282,7 +296,8 @@ impl Pricing<'_> {
             host += call;
             gpu = gpu.max(host) + self.link_s(bytes);
         }
-        let out: f64 = r.outputs.iter().map(|&b| self.staging_s(b)).sum();
+        let out = |&b: &f64| self.staging_s(b) - self.overlap_s(b);
+        let out: f64 = r.outputs.iter().map(out).sum();
         let end = match waited && r.outputs.is_empty() {
             true => 0.0,
             false => self.end_s(),

@@ -197,3 +197,30 @@ fn a_step_in_the_launch_before_it_takes_a_hand_over() {
     // A kernel that stays has no launches.
     assert_eq!(less(Way::Resident), 0.0);
 }
+
+#[test]
+fn large_values_cross_the_link_while_the_host_brings_more_of_them() {
+    let m = Machine::load("h100").unwrap();
+    let copies = |bytes: f64| {
+        let r = RequestSteps {
+            legs: vec![Leg::Kernel(KernelSpan::default())],
+            inputs: vec![bytes],
+            outputs: vec![bytes],
+            ..RequestSteps::default()
+        };
+        m.request(&r, Way::Graph).unwrap().copies_s
+    };
+    let link = m.links.iter().find(|l| l.to == "host").unwrap();
+    let cross = |bytes: f64| bytes / link.bandwidth.value;
+    let bring = |bytes: f64| bytes / m.way_costs().unwrap().staged.value;
+    let more = copies(64e6);
+    // By one thread, one after the other, it took 16.6 ms on an H100.
+    let before = 2.0 * (cross(64e6) + bring(64e6));
+    assert!((15e-3..18e-3).contains(&before), "{before}");
+    assert!(more > 2.0 * cross(64e6) && more < before / 3.0, "{more}");
+    // A piece is brought, then sent.
+    // Calls of the host lie beside what the GPU does, a few microseconds.
+    let few = copies(1e6) - copies(1e3);
+    let want = 2.0 * (cross(999e3) + bring(999e3));
+    assert!((few / want - 1.0).abs() < 2e-2, "{few} {want}");
+}

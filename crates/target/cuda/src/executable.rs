@@ -10,6 +10,7 @@ use crate::handles::{Event, Stream};
 use crate::persistent::PersistentBuffers;
 use crate::place::{CudaMemory, Gpu};
 use crate::pool::Block as Memory;
+use crate::staging;
 use crate::steps::{CompiledSteps, Work};
 use crate::stream_request::{Asked, Far, In, Out, StreamRequest};
 use crate::watch::Watch;
@@ -586,6 +587,7 @@ impl CudaExecutable {
             ahead: VecDeque::new(),
             graphs: graphs.then_some(&mut f.graphs),
             spare: None,
+            fetched: vec![],
         };
         self.lend(&mut g, b, &r, kept);
         let waits = self.give(&mut g, &r)?;
@@ -603,13 +605,14 @@ impl CudaExecutable {
             g.prefetch(n)?;
         }
         self.queue_steps(&mut g, &r, (p, count), &waits)?;
-        let watch = g.watch.take();
+        let (watch, fetched) = (g.watch.take(), std::mem::take(&mut g.fetched));
         drop(g);
         self.settle(f, faults.then_some(words))?;
         if r.permit.called_off() {
             return Err(DeviceError::Cancelled);
         }
-        self.read_outputs(f, &mut r.outputs)?;
+        self.read_outputs(f, &mut r.outputs, &fetched)?;
+        f.copies.synchronize().map_err(self.failed("a request"))?;
         if let (Some(t), Some(w)) = (r.timeline.as_deref_mut(), watch) {
             t.steps = self.step_names();
             t.spans.clear();
@@ -736,7 +739,7 @@ impl CudaExecutable {
         Ok(())
     }
 
-    /// Waits for all that is queued; an error where a step wrote a fault to `words` on the device.
+    /// Waits for all steps; an error where one wrote a fault to `words` on the device.
     fn settle(&self, f: &CudaFrame, words: Option<DevicePtr>) -> Result<(), DeviceError> {
         let failed = self.failed("a request");
         let all = self.steps.names.len();
@@ -746,7 +749,7 @@ impl CudaExecutable {
             let queued = context.download_into(&f.pinned, to, words, f.compute.id());
             queued.map_err(&failed)?;
         }
-        let done = f.copies.synchronize().and(f.compute.synchronize());
+        let done = f.compute.synchronize();
         if words.is_some() {
             let mut words = vec![0; all * 4];
             let read = f.pinned.read(self.staged_bytes, &mut words);
@@ -758,14 +761,28 @@ impl CudaExecutable {
         done.map_err(&failed)
     }
 
-    /// Copies outputs that the caller wants in the host's memory to it.
-    fn read_outputs(&self, f: &CudaFrame, outputs: &mut [Out<'_>]) -> Result<(), DeviceError> {
+    /// Copies outputs that the caller wants in the host's memory to it, those of [`StreamRequest::fetched`] piece by
+    /// piece as they arrive.
+    fn read_outputs(
+        &self,
+        f: &CudaFrame,
+        outputs: &mut [Out<'_>],
+        fetched: &[(usize, usize)],
+    ) -> Result<(), DeviceError> {
         let failed = self.failed("a request");
         for (port, out) in self.outputs.iter().zip(outputs) {
             match (out, &f.host) {
                 _ if port.state => {}
                 (Out::Host(out), _) if port.here => {
-                    f.pinned.read(port.staged, out).map_err(&failed)?;
+                    let first = fetched.iter().find(|x| x.0 == port.staged);
+                    if first.is_none() && out.len() >= LARGE {
+                        f.copies.synchronize().map_err(&failed)?;
+                    }
+                    let ready = |piece: usize| match first {
+                        Some((_, first)) => f.events[first + piece].synchronize(),
+                        None => Ok(()),
+                    };
+                    staging::read(&f.pinned, port.staged, out, ready).map_err(&failed)?;
                 }
                 (Out::Host(out), Some(m)) => {
                     let made = m.bytes_kept(port.buffer as u32).get(..out.len());

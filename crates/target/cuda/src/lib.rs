@@ -32,6 +32,7 @@ mod pool;
 mod resident;
 mod resident_owner;
 mod spin_kernel;
+mod staging;
 mod steps;
 mod stream_request;
 mod sys;

@@ -5,6 +5,7 @@ use crate::graphs::Graphs;
 use crate::handles::{Event, Graph, Stream};
 use crate::persistent::{PersistentBuffer, Ring};
 use crate::pool::Block as Memory;
+use crate::staging;
 use crate::steps::{CopyDirection, Words, Work};
 use crate::watch::Watch;
 use device::{DeviceError, HostMemory, HostView, Permit};
@@ -90,6 +91,9 @@ pub(crate) struct StreamRequest<'a> {
     pub graphs: Option<&'a mut Graphs>,
     /// One of those that was waited for.
     pub spare: Option<usize>,
+    /// Values on their way to the host in pieces: where they are staged, and the first of the events behind the
+    /// pieces, one each.
+    pub fetched: Vec<(usize, usize)>,
 }
 
 /// Launches that a request which may be called off is ahead of the GPU at most: enough that it is never
@@ -157,8 +161,8 @@ impl StreamRequest<'_> {
             return Ok(None);
         }
         let failed = self.e.failed("an input");
-        self.pinned.write(staged, bytes).map_err(&failed)?;
         if self.e.gpu.unified() {
+            staging::write(self.pinned, staged, bytes).map_err(&failed)?;
             self.lent[buffer] = Some(self.pinned.device_ptr().offset(staged as u64));
             return Ok(None);
         }
@@ -171,10 +175,7 @@ impl StreamRequest<'_> {
         let what = (Activity::Upload, step, n as u64);
         let (gpu, pinned) = (&self.e.gpu, self.pinned);
         Watch::around(&mut self.watch, gpu, stream, lane, what, || {
-            let r = staged..staged + n;
-            gpu.context
-                .upload_from(to, pinned, r, stream.id())
-                .map_err(failed)
+            staging::upload(&gpu.context, (pinned, staged), bytes, to, stream.id()).map_err(failed)
         })?;
         gpu.sent(n as u64);
         large.then(|| self.event(stream)).transpose()
@@ -202,16 +203,24 @@ impl StreamRequest<'_> {
             }
             false => (self.compute, COMPUTE),
         };
-        let what = (Activity::Download, step, n as u64);
         let (gpu, pinned) = (&self.e.gpu, self.pinned);
-        Watch::around(&mut self.watch, gpu, stream, lane, what, || {
-            let r = staged..staged + n;
-            gpu.context
-                .download_into(pinned, r, from, stream.id())
-                .map_err(failed)
-        })?;
         gpu.fetched(n as u64);
-        Ok(())
+        let queue = |r: Range<usize>| {
+            let from = from.offset(r.start as u64);
+            let at = staged + r.start..staged + r.end;
+            let queued = gpu.context.download_into(pinned, at, from, stream.id());
+            queued.map_err(&failed)
+        };
+        if n >= LARGE && self.watch.is_none() {
+            self.fetched.push((staged, self.used));
+            for r in staging::pieces(n) {
+                queue(r)?;
+                self.event(stream)?;
+            }
+            return Ok(());
+        }
+        let what = (Activity::Download, step, n as u64);
+        Watch::around(&mut self.watch, gpu, stream, lane, what, || queue(0..n))
     }
 
     /// Queues what brings `port` to where the request wants it.
@@ -414,7 +423,7 @@ impl StreamRequest<'_> {
             if let Some(f) = &self.far {
                 let bytes = f.memory.bytes(f.block, road.from, f.view());
                 let bytes = bytes.get(..n).ok_or_else(short)?;
-                pinned.write(staged, bytes).map_err(&failed)?;
+                staging::write(pinned, staged, bytes).map_err(&failed)?;
             }
             self.lent[road.to as usize] = Some(pinned.device_ptr().offset(staged as u64));
             return Ok(());
@@ -427,15 +436,14 @@ impl StreamRequest<'_> {
         };
         let range = staged..staged + n;
         if road.up {
-            if let Some(f) = &self.far {
-                let bytes = f.memory.bytes(f.block, road.from, f.view());
-                let bytes = bytes.get(..n).ok_or_else(short)?;
-                pinned.write(staged, bytes).map_err(&failed)?;
-            }
+            let Some(f) = &self.far else {
+                return Ok(());
+            };
+            let bytes = f.memory.bytes(f.block, road.from, f.view());
+            let bytes = bytes.get(..n).ok_or_else(short)?;
             gpu.sent(n as u64);
             return Watch::around(&mut self.watch, gpu, compute, COMPUTE, what, || {
-                gpu.context
-                    .upload_from(at, pinned, range, compute.id())
+                staging::upload(&gpu.context, (pinned, staged), bytes, at, compute.id())
                     .map_err(&failed)
             });
         }
@@ -456,7 +464,7 @@ impl StreamRequest<'_> {
                 let why = "what it copies is shorter than its shape";
                 e.steps.error(step, why.into())
             })?;
-            pinned.read(staged, to).map_err(&failed)?;
+            staging::read(pinned, staged, to, |_| Ok(())).map_err(&failed)?;
         }
         Ok(())
     }

@@ -100,6 +100,17 @@ fn round_up(v: u64, to: u64) -> u64 {
     v.div_ceil(to.max(1)).saturating_mul(to.max(1))
 }
 
+/// The words for one of [`Occupancy::limiters`].
+pub fn limiter_name(limiter: &str) -> &'static str {
+    match limiter {
+        "regs" => "registers",
+        "smem" => "shared memory",
+        "blocks" => "CTA slots",
+        "barriers" => "barriers",
+        _ => "warp slots",
+    }
+}
+
 /// Occupancy of one SM; `None` when the limits do not describe an SM (a CPU, or fields missing).
 pub fn occupancy(l: &Limits, b: Block) -> Option<Occupancy> {
     occupancy_of(l, &b.into())

@@ -35,6 +35,7 @@ use crate::modules::Module;
 use crate::place::Gpu;
 use crate::pool::{Block as Memory, Pool};
 use crate::resident::{Live, PinnedWords, Start, answer};
+use crate::staging;
 use crate::steps::{CopyDirection, Work};
 use device::{Call, Tables};
 use device::{
@@ -668,7 +669,7 @@ impl ResidentExecutable {
         }
         self.inner.gpu.sent(bytes.len() as u64);
         let pinned = &self.slots[now.taken.slot].pinned;
-        pinned.write(at, bytes).map_err(|e| self.failed(e))
+        staging::write(pinned, at, bytes).map_err(|e| self.failed(e))
     }
 
     /// Reads `bytes` from the page-locked memory of the request's slot.
@@ -683,7 +684,7 @@ impl ResidentExecutable {
         }
         self.inner.gpu.fetched(bytes.len() as u64);
         let pinned = &self.slots[now.taken.slot].pinned;
-        pinned.read(at, bytes).map_err(|e| self.failed(e))
+        staging::read(pinned, at, bytes, |_| Ok(())).map_err(|e| self.failed(e))
     }
 
     /// Runs steps of the host.

@@ -309,6 +309,11 @@ impl OccupancyView {
                 units::bytes(self.smem_per_block as f64)
             ))
         );
+        let limiters: Vec<&str> = self
+            .limiters
+            .iter()
+            .map(|l| calc::limiter_name(l))
+            .collect();
         let _ = writeln!(
             out,
             "  {} and {} of {} on an SM: occupancy {}, limited by {}\n",
@@ -316,7 +321,7 @@ impl OccupancyView {
             units::plural(self.warps_per_sm, "warp"),
             self.max_warps_per_sm,
             units::percent(self.occupancy),
-            self.limiters.join(" and ")
+            limiters.join(" and ")
         );
         let mut t = Table::new(&[
             ("  limit", Align::Left),
@@ -324,16 +329,16 @@ impl OccupancyView {
             ("", Align::Left),
         ]);
         let l = &self.limits;
-        for (name, key, v) in [
-            ("warp slots", "warps", l.warps),
-            ("registers", "regs", l.regs),
-            ("shared memory", "smem", l.smem),
-            ("CTA slots", "blocks", l.blocks),
-            ("barriers", "barriers", l.barriers),
+        for (key, v) in [
+            ("warps", l.warps),
+            ("regs", l.regs),
+            ("smem", l.smem),
+            ("blocks", l.blocks),
+            ("barriers", l.barriers),
         ] {
             let limits = self.limiters.iter().any(|n| n == key);
             t.row(vec![
-                format!("  {name}"),
+                format!("  {}", calc::limiter_name(key)),
                 if v < 0 { "-".into() } else { v.to_string() },
                 if limits {
                     "<- limits".into()

@@ -81,7 +81,7 @@ fn occupancy(
 /// CTAs that an SM holds by each of its limits.
 fn ctas_by_limit(s: &Subject, held: &Occupancy, b: &mut Build) -> Vec<(String, u64)> {
     let file = s.machine.limits.registers_per_sm.map_or(0, |r| r.value);
-    let mut all = vec![("slots for warps".to_string(), held.limits.warps)];
+    let mut all = vec![(calc::limiter_name("warps").to_string(), held.limits.warps)];
     if let Some(n) = held.limits.registers {
         all.push(("registers".into(), n));
         b.number(
@@ -109,7 +109,7 @@ fn ctas_by_limit(s: &Subject, held: &Occupancy, b: &mut Build) -> Vec<(String, u
             OCCUPANCY,
         );
     }
-    all.push(("slots for CTAs".into(), held.limits.ctas));
+    all.push((calc::limiter_name("blocks").into(), held.limits.ctas));
     if let Some(n) = held.limits.barriers {
         all.push(("barriers".into(), n));
     }
@@ -174,14 +174,11 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
     let mut b = Build::new("warps", "Warps and occupancy");
     let asked = (block, registers_are, from);
     occupancy(s, asked, (&held, warps, lanes), &mut b);
-    let word = |l: &str| match l {
-        "regs" => "registers",
-        "smem" => "shared memory",
-        "blocks" => "slots for CTAs",
-        "barriers" => "barriers",
-        _ => "slots for warps",
-    };
-    let limiters: Vec<String> = held.limiters.iter().map(|l| word(l).into()).collect();
+    let limiters: Vec<String> = held
+        .limiters
+        .iter()
+        .map(|l| calc::limiter_name(l).into())
+        .collect();
     b.name(
         "limiter",
         "what limits it",
