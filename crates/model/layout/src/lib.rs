@@ -8,6 +8,7 @@
 mod dim;
 mod dimbox;
 mod dtype;
+mod few;
 mod layout;
 mod parse;
 mod program;
@@ -18,6 +19,7 @@ mod text;
 pub use dim::{Atom, Dim, DimExpr, Sym};
 pub use dimbox::{DimBox, Range};
 pub use dtype::{DType, to_odd_f32};
+pub use few::Few;
 pub use layout::{Layout, Leaf, Mode};
 pub use parse::ParseError;
 pub use program::{DimProgram, EvalError};

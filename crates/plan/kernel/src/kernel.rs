@@ -433,41 +433,41 @@ impl Access {
     }
 }
 
+/// Tiles of a statement.
+pub type TileIds = layout::Few<TileId, 4>;
+
 impl Stmt {
     /// Tiles read (accumulators and states included).
-    pub fn reads(&self) -> Vec<TileId> {
+    pub fn reads(&self) -> TileIds {
         match self {
-            Stmt::Load { .. } => vec![],
-            Stmt::Store { src, .. } => vec![*src],
-            Stmt::Map { args, .. } => args.clone(),
-            Stmt::Relabel { src, .. } => vec![*src],
-            Stmt::Contract { acc, a, b, .. } => vec![*acc, *a, *b],
+            Stmt::Load { .. } => TileIds::new(),
+            Stmt::Store { src, .. } => [*src][..].into(),
+            Stmt::Map { args, .. } => args[..].into(),
+            Stmt::Relabel { src, .. } => [*src][..].into(),
+            Stmt::Contract { acc, a, b, .. } => [*acc, *a, *b][..].into(),
             Stmt::Fold {
                 state,
                 args,
                 rescale,
                 ..
             } => {
-                let mut r = args.clone();
-                r.extend(state);
-                r.extend(rescale.iter().flat_map(|r| &r.tiles));
-                r
+                let rescaled = rescale.iter().flat_map(|r| &r.tiles);
+                args.iter().chain(state).chain(rescaled).copied().collect()
             }
         }
     }
 
     /// Tiles written.
-    pub fn writes(&self) -> Vec<TileId> {
+    pub fn writes(&self) -> TileIds {
         match self {
             Stmt::Load { dst, .. } | Stmt::Map { dst, .. } | Stmt::Relabel { dst, .. } => {
-                vec![*dst]
+                [*dst][..].into()
             }
-            Stmt::Store { .. } => vec![],
-            Stmt::Contract { acc, .. } => vec![*acc],
+            Stmt::Store { .. } => TileIds::new(),
+            Stmt::Contract { acc, .. } => [*acc][..].into(),
             Stmt::Fold { state, rescale, .. } => {
-                let mut w = state.clone();
-                w.extend(rescale.iter().flat_map(|r| &r.tiles));
-                w
+                let rescaled = rescale.iter().flat_map(|r| &r.tiles);
+                state.iter().chain(rescaled).copied().collect()
             }
         }
     }

@@ -38,7 +38,7 @@ pub use forms::Form;
 pub use given::Given;
 pub use kernel::{
     Access, Axis, AxisId, AxisTile, Bound, Family, Indexed, Kernel, Label, Node, Operand,
-    OperandId, Rescale, Role, Stmt, Term, Tile, TileId,
+    OperandId, Rescale, Role, Stmt, Term, Tile, TileId, TileIds,
 };
 pub use recompute::recomputable;
 pub use schedule::{

@@ -1,6 +1,6 @@
 //! Lowering of a kernel and its schedule to nested loops: each statement is placed in the loops whose axes it
 //! uses. [`TileProgram::new`](crate::TileProgram::new) calls it.
-use crate::{AxisId, AxisTile, Kernel, Node, Stmt, TileId};
+use crate::{AxisId, AxisTile, Kernel, Node, Stmt, TileId, TileIds};
 
 impl Kernel {
     /// The loops that every schedule of this kernel begins with: its ordered axes.
@@ -47,7 +47,7 @@ struct Used {
 
 impl Used {
     fn add(&mut self, stmt: &Stmt) {
-        let mark = |list: &mut Vec<bool>, tiles: Vec<TileId>| {
+        let mark = |list: &mut Vec<bool>, tiles: TileIds| {
             for t in tiles {
                 if let Some(m) = list.get_mut(t as usize) {
                     *m = true;

@@ -7,7 +7,9 @@
 //! the program that it is a cut of.
 use crate::kernels::simplify::{remove_axis, simplify};
 use expr::{ExprBuilder, Inst};
-use kernel::{Access, AxisId, Family, Kernel, Operand, OperandId, Role, Stmt, Term, Tile, TileId};
+use kernel::{
+    Access, AxisId, Family, Kernel, Operand, OperandId, Role, Stmt, Term, Tile, TileId, TileIds,
+};
 use layout::{Dim, Layout};
 use plan::{Fate, Item, ItemWork, Program, ProgramValue, Segment, ValueIx, ValueOrigin};
 use std::collections::BTreeSet;
@@ -151,7 +153,7 @@ fn parting(kernel: &Kernel, at: usize) -> Option<ItemSplit> {
         .iter()
         .flat_map(|&i| kernel.body[i].writes())
         .collect();
-    let of_rest = |f: &dyn Fn(&Stmt) -> Vec<TileId>| -> BTreeSet<TileId> {
+    let of_rest = |f: &dyn Fn(&Stmt) -> TileIds| -> BTreeSet<TileId> {
         rest.iter().flat_map(|&i| f(&kernel.body[i])).collect()
     };
     let (reads, writes) = (of_rest(&Stmt::reads), of_rest(&Stmt::writes));

@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod error;
-mod few;
 pub mod ptx;
 pub mod simt;
 pub mod wgsl;

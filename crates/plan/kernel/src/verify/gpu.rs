@@ -79,7 +79,7 @@ fn together(
         })?;
     }
     let made = match stmt {
-        Stmt::Store { src, .. } => vec![*src],
+        Stmt::Store { .. } => stmt.reads(),
         s => s.writes(),
     };
     for &t in &made {

@@ -207,7 +207,7 @@ impl<'a> Model<'a> {
             }
         }
         let users = users(p);
-        let reads: Vec<Vec<u16>> = k.body.iter().map(Stmt::reads).collect();
+        let reads: Vec<_> = k.body.iter().map(Stmt::reads).collect();
         for o in 0..n {
             let Some(t) = m.tile[o] else { continue };
             m.readers[o] = users[t].iter().filter(|u| **u).count() as f64;
@@ -360,14 +360,14 @@ impl<'a> Model<'a> {
             let tile = &k.tiles[*t as usize];
             s.positions(&tile.axes) * byte_size(tile.dtype)
         };
-        let sum = |list: Vec<u16>| list.iter().filter(own).map(bytes).sum::<f64>();
+        let sum = |list: &[u16]| list.iter().filter(own).map(bytes).sum::<f64>();
         let each = |stmt: &Stmt| match stmt {
             // Sums stay in registers and the factors have a count of their own.
             Stmt::Contract { .. } => (0.0, 0.0),
             Stmt::Map { .. } if rows::expanded(self.p, stmt) => (0.0, 0.0),
-            Stmt::Map { args, dst, .. } if args.is_empty() => (0.0, sum(vec![*dst])),
-            Stmt::Fold { args, .. } => (sum(args.clone()), 0.0),
-            s => (sum(s.reads()), sum(s.writes())),
+            Stmt::Map { args, dst, .. } if args.is_empty() => (0.0, sum(&[*dst])),
+            Stmt::Fold { args, .. } => (sum(args), 0.0),
+            s => (sum(&s.reads()), sum(&s.writes())),
         };
         k.body.iter().map(each).collect()
     }

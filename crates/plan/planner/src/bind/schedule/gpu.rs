@@ -19,7 +19,7 @@ use kernel::{
     TileId,
 };
 use machine::calc;
-use shape::{Gpu, Renumbered, Shape, WARP};
+use shape::{Gpu, Numbered, Renumbered, Shape, WARP};
 
 /// Registers of a thread that tile programs may count on, whatever a machine has.
 pub(super) const MOST_REGISTERS: u32 = 255;
@@ -177,6 +177,17 @@ fn in_turns(ways: Vec<Vec<Candidate>>) -> Vec<Candidate> {
     }
 }
 
+/// A shape that there is room for.
+struct Fitting<'a> {
+    renumbered: Renumbered<'a>,
+    shape: Shape<'a>,
+    places: Vec<Place>,
+    /// Bytes of shared memory of a CTA.
+    bytes: i64,
+    /// Bytes that lie together in every source.
+    run: u32,
+}
+
 impl Gpu<'_> {
     /// One contraction with whatever follows it.
     fn product(&self, p: &Product) -> Vec<Candidate> {
@@ -208,6 +219,9 @@ impl Gpu<'_> {
             p.over.push(along);
         }
         let Some(&innermost) = p.over.last() else {
+            return vec![];
+        };
+        let Some(numbered) = Numbered::of(self, &p.over, &[p.a, p.b]) else {
             return vec![];
         };
         let mut found = vec![];
@@ -258,7 +272,7 @@ impl Gpu<'_> {
                                 deep,
                                 raster,
                             };
-                            self.candidate(shape, m * n * deep / threads)
+                            self.fitting(&numbered, shape, m * n * deep / threads)
                         }));
                     }
                 }
@@ -331,10 +345,10 @@ impl Gpu<'_> {
     /// The candidate with the deepest pipeline for whose stages there is room, of those from two stages on the
     /// deepest with which a multiprocessor holds as many CTAs as it has registers and tasks for, or the most: warps
     /// of another CTA do more against waiting than a stage.
-    fn pipelined(
+    fn pipelined<'s>(
         &self,
         (threads, grid): (u32, &[AxisTile]),
-        made: impl Fn(u32) -> Option<(Candidate, i64)>,
+        fitting: impl Fn(u32) -> Option<Fitting<'s>>,
     ) -> Option<Candidate> {
         let machine = &self.space.ctx.machine;
         let each = self
@@ -348,21 +362,21 @@ impl Gpu<'_> {
             };
             calc::occupancy(&machine.limits, block).map_or(1, |o| o.ctas.clamp(1, each.max(1)))
         };
-        let mut best: Option<(u64, Candidate)> = None;
+        let mut best: Option<(u64, Fitting)> = None;
         for &stages in &self.gpu.stages {
             // One stage has nothing under way while it is used.
             if stages < 2 && best.is_some() {
                 break;
             }
-            let Some((candidate, bytes)) = made(stages) else {
+            let Some(fitting) = fitting(stages) else {
                 continue;
             };
-            let ctas = held(bytes);
+            let ctas = held(fitting.bytes);
             if best.as_ref().is_none_or(|b| ctas > b.0) {
-                best = Some((ctas, candidate));
+                best = Some((ctas, fitting));
             }
         }
-        best.map(|b| b.1)
+        self.candidate(best?.1)
     }
 
     /// The widest bands of which there is at least one whole.
@@ -441,11 +455,10 @@ impl Gpu<'_> {
         best.map(|b| b.1)
     }
 
-    /// A candidate and the bytes of shared memory of its CTAs.
-    fn candidate(&self, s: Shape, held: u32) -> Option<(Candidate, i64)> {
+    /// `s` with its places in shared memory, where there is room for it and for `held` registers of sums.
+    fn fitting<'s>(&self, n: &'s Numbered, s: Shape<'s>, held: u32) -> Option<Fitting<'s>> {
         let space = self.space;
         let computing = s.warps[0] * s.warps[1] * s.deep * WARP;
-        let threads = computing + s.copiers * WARP;
         let parts = self.fragment.is_some_and(|f| f.products() > 1);
         let group = self.fragment.filter(|f| f.warps() > 1);
         let most = match (s.staged.len() > 2, parts) {
@@ -459,8 +472,8 @@ impl Gpu<'_> {
         if held > most {
             return None;
         }
-        let r = Renumbered::new(space, &s, self.image)?;
-        let mut places = self.unstaged_places(&r.kernel);
+        let r = Renumbered::new(n, &s);
+        let mut places = r.unstaged.to_vec();
         let (bytes, run) = self.stage(&r, &s, &mut places)?;
         let limits = &space.ctx.machine.limits;
         let room = limits.shared_per_cta.as_ref();
@@ -487,6 +500,26 @@ impl Gpu<'_> {
                 stages: 1,
             };
         }
+        Some(Fitting {
+            renumbered: r,
+            shape: s,
+            places,
+            bytes,
+            run,
+        })
+    }
+
+    /// The candidate of what fits.
+    fn candidate(&self, fitting: Fitting) -> Option<Candidate> {
+        let Fitting {
+            renumbered: r,
+            shape: s,
+            places,
+            bytes,
+            run,
+        } = fitting;
+        let computing = s.warps[0] * s.warps[1] * s.deep * WARP;
+        let threads = computing + s.copiers * WARP;
         let spread = match (self.fragment, s.shared) {
             // Fragments say it.
             (Some(_), _) => vec![],
@@ -518,13 +551,12 @@ impl Gpu<'_> {
             raster: s.raster,
             mapping: Mapping::Gpu(mapping),
         };
-        let candidate = Candidate {
+        Some(Candidate {
             what,
-            kernel: r.kernel.into(),
+            kernel: r.kernel.clone(),
             schedule: schedule.into(),
             packed: vec![],
-        };
-        Some((candidate, bytes))
+        })
     }
 
     /// What a candidate is called, of so many threads that compute and bytes that are shared.

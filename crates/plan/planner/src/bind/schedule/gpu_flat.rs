@@ -9,7 +9,7 @@ use super::{gpu_layout, tiles};
 use crate::bind::ctx::Space;
 use kernel::{
     AxisId, AxisTile, GpuMapping, GpuTarget, Kernel, MOST_NEIGHBOURS, Mapping, Place, Role,
-    Schedule, Spread, Stmt, Swizzle, TileId, TileProgram,
+    Schedule, Spread, Stmt, Swizzle, TileId, TileIds, TileProgram,
 };
 
 /// Reduced positions that one thread walks by itself.
@@ -361,7 +361,7 @@ impl Flat<'_> {
     ) -> Option<(i64, u64)> {
         let room = self.shared_room();
         let (mut held, mut shared) = (0i64, 0u64);
-        let count = |list: &dyn Fn(&Stmt) -> Vec<TileId>, t: TileId| {
+        let count = |list: &dyn Fn(&Stmt) -> TileIds, t: TileId| {
             let all = kernel.body.iter();
             all.filter(|s| list(s).contains(&t)).count()
         };

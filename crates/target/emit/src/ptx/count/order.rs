@@ -7,8 +7,8 @@
 //! reads the text alone, and predictions are judged by it.
 use super::item::{Item, waits};
 use super::words::{Kind, Word};
-use crate::few::Few;
 use crate::ptx::lines::Lines;
+use layout::Few;
 use machine::{Pipe, WarpRates};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

@@ -1,6 +1,6 @@
 //! The lines of a text as instructions that define and use registers.
 
-use crate::few::Few;
+use layout::Few;
 
 /// Registers of an instruction. A kernel has thousands of instructions with few registers each, and many kernels are
 /// looked at for one plan: they lie in the line itself.

@@ -104,7 +104,7 @@ pub(super) fn folded(
             continue;
         }
         let made = |u: &&u32| !number[**u as usize];
-        let left: Vec<u32> = l.uses.iter().filter(made).copied().collect();
+        let left: Registers = l.uses.iter().filter(made).copied().collect();
         // An address is an offset first, and in the next line, under the same name, what it is with the pointer.
         let goes_on = |n: &Line| n.defs[..] == [to] && n.uses.contains(&to) && !n.partial;
         let offset = defined[to as usize] == 2

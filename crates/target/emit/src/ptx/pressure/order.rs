@@ -2,7 +2,7 @@
 use super::alive::{SLOW, alive, count, has, step, stepped, unread};
 use super::line::{Kind, Line, Parsed, Registers, Rematerialised, starts, written};
 use super::loops::{Region, regions};
-use crate::few::Few;
+use layout::Few;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -235,8 +235,9 @@ fn loads_first(part: &[Line], scratch: &mut Needs) -> Vec<usize> {
     }
     let mut done = vec![false; n];
     let mut order: Vec<usize> = Vec::with_capacity(n);
+    let mut stack: Vec<usize> = vec![];
     let mut take = |i: usize| {
-        let mut stack = vec![i];
+        stack.extend((!done[i]).then_some(i));
         while let Some(&at) = stack.last() {
             let missing = needs[at].iter().find(|&&d| !done[d as usize]);
             match missing {

@@ -1,7 +1,7 @@
 //! Attention: scores, folds over them, and what they weigh, in one kernel.
 use super::super::candidate::Candidate;
 use super::super::product::Product;
-use super::shape::{Gpu, Shape};
+use super::shape::{Gpu, Numbered, Shape};
 use kernel::{AxisId, AxisTile};
 use layout::DType;
 
@@ -31,6 +31,10 @@ impl Gpu<'_> {
         if odd && self.fragment.is_some() {
             return vec![];
         }
+        let staged = [scores.a, scores.b, values.b];
+        let Some(numbered) = Numbered::of(self, &[*key], &staged) else {
+            return vec![];
+        };
         let parts = self.fragment.is_some_and(|f| f.products() > 1);
         let mut found = vec![];
         for &(m, n) in &self.gpu.tiles {
@@ -75,7 +79,7 @@ impl Gpu<'_> {
                         deep: 1,
                         raster: 1,
                     };
-                    self.candidate(shape, m * (2 * n + width + own) / threads)
+                    self.fitting(&numbered, shape, m * (2 * n + width + own) / threads)
                 }));
             }
         }

@@ -3,7 +3,8 @@ use super::super::candidate::Image;
 use super::super::form::gather_loops;
 use super::super::renumber::renumbered;
 use crate::bind::ctx::Space;
-use kernel::{AxisId, AxisTile, Fragment, GpuTarget, Kernel, OperandId, TileId};
+use kernel::{AxisId, AxisTile, Fragment, GpuTarget, Kernel, OperandId, Place, TileId};
+use std::sync::Arc;
 
 /// Lanes of a warp.
 pub(super) const WARP: u32 = 32;
@@ -17,28 +18,52 @@ pub(super) struct Gpu<'a> {
     pub fragment: Option<Fragment>,
 }
 
-/// A candidate's kernel and shape, its axes numbered so that a staged tile's last axis is the one along which its
-/// operand is contiguous.
-pub(super) struct Renumbered {
-    pub kernel: Kernel,
-    pub sources: Vec<(TileId, OperandId)>,
+/// The kernel of candidates that stage the same tiles and cut the same axes: numbered so that a staged tile's last
+/// axis is the one along which its operand is contiguous.
+pub(super) struct Numbered {
+    kernel: Arc<Kernel>,
+    /// New numbers of the axes.
+    new: Vec<AxisId>,
+    sources: Vec<(TileId, OperandId)>,
+    /// Where its tiles are before any is staged.
+    places: Vec<Place>,
+}
+
+impl Numbered {
+    /// The kernel of `space` in loops over `looped` with `staged` tiles; `None` when these disagree on the order of
+    /// axes, or are no loads.
+    pub fn of(gpu: &Gpu, looped: &[AxisId], staged: &[TileId]) -> Option<Numbered> {
+        let space = gpu.space;
+        let mut kernel = space.kernel.clone();
+        kernel.body = gather_loops(&kernel, looped)?;
+        let source = |&t: &TileId| Some((t, space.source(t)?));
+        let sources: Vec<_> = staged.iter().map(source).collect::<Option<_>>()?;
+        let new = order(&kernel, &sources, gpu.image)?;
+        let kernel = renumbered(kernel, &|a: AxisId| new[a as usize]);
+        Some(Numbered {
+            places: gpu.unstaged_places(&kernel),
+            kernel: kernel.into(),
+            new,
+            sources,
+        })
+    }
+}
+
+/// A candidate's kernel and shape.
+pub(super) struct Renumbered<'a> {
+    /// Where tiles are that are not staged.
+    pub unstaged: &'a [Place],
+    pub kernel: &'a Arc<Kernel>,
+    pub sources: &'a [(TileId, OperandId)],
     pub grid: Vec<AxisTile>,
     pub loops: Vec<AxisTile>,
     pub rows: Vec<AxisId>,
     pub columns: Vec<AxisId>,
 }
 
-impl Renumbered {
-    pub fn new(space: &Space, s: &Shape, image: Option<Image>) -> Option<Renumbered> {
-        let mut kernel = space.kernel.clone();
-        let looped: Vec<AxisId> = s.loops.iter().map(|l| l.axis).collect();
-        kernel.body = gather_loops(&kernel, &looped)?;
-        let staged = s.staged.iter();
-        let sources: Vec<(TileId, OperandId)> = staged
-            .map(|&(t, _)| Some((t, space.source(t)?)))
-            .collect::<Option<_>>()?;
-        let new = order(&kernel, &sources, image)?;
-        let to = |a: AxisId| new[a as usize];
+impl Renumbered<'_> {
+    pub fn new<'a>(n: &'a Numbered, s: &Shape) -> Renumbered<'a> {
+        let to = |a: AxisId| n.new[a as usize];
         let cuts = |v: &[AxisTile]| {
             let each = v.iter().map(|c| AxisTile {
                 axis: to(c.axis),
@@ -47,14 +72,15 @@ impl Renumbered {
             each.collect()
         };
         let list = |v: &[AxisId]| v.iter().map(|&a| to(a)).collect();
-        Some(Renumbered {
-            kernel: renumbered(kernel, &to),
-            sources,
+        Renumbered {
+            unstaged: &n.places,
+            kernel: &n.kernel,
+            sources: &n.sources,
             grid: cuts(&s.grid),
             loops: cuts(&s.loops),
             rows: list(s.rows),
             columns: list(s.columns),
-        })
+        }
     }
 
     /// Positions of an axis that a piece has, where that is known.

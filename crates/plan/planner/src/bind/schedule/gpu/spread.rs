@@ -62,7 +62,7 @@ pub(super) fn attention(r: &Renumbered, threads: u32, queries: TileId) -> Option
         each: 1 << u32::try_from(neighbours).ok()?.ilog2(),
     });
     let depth = *r.kernel.tiles[queries as usize].axes.last()?;
-    if summed(&r.kernel, queries, depth) {
+    if summed(r.kernel, queries, depth) {
         lay.spread.push(Spread {
             axis: depth,
             stride: 1,

@@ -41,9 +41,9 @@ impl Gpu<'_> {
         s: &Shape,
         places: &mut [Place],
     ) -> Option<(i64, u32)> {
-        let kernel = &r.kernel;
+        let kernel = r.kernel;
         let (mut bytes, mut run) = (0i64, 16);
-        for (&(tile, stages), &(_, operand)) in s.staged.iter().zip(&r.sources) {
+        for (&(tile, stages), &(_, operand)) in s.staged.iter().zip(r.sources) {
             let axes = &kernel.tiles[tile as usize].axes;
             let mut elements = 1i64;
             for &a in axes {

@@ -1,13 +1,13 @@
 //! Lists of a few elements that lie in their owner.
 //!
-//! Planning for a GPU goes through millions of instructions with some registers each; a list on the heap for each of
-//! them took a third of its time. The library that a program needs may bring 25 packages from outside (see
+//! Planning goes through millions of statements with some tiles each and instructions with some registers each; lists
+//! on the heap for them took a third of its time. The library that a program needs may bring 25 packages from outside (see
 //! ARCHITECTURE.md), and a crate for this would be one more.
 use std::ops::{Deref, DerefMut};
 
 /// A list whose elements lie in it up to `N`, and on the heap beyond.
 #[derive(Clone, Debug)]
-pub(crate) struct Few<T, const N: usize> {
+pub struct Few<T, const N: usize> {
     own: [T; N],
     /// Elements in `own`, where nothing is in `heap`.
     len: usize,
@@ -26,10 +26,12 @@ impl<T: Copy + Default, const N: usize> Default for Few<T, N> {
 }
 
 impl<T: Copy + Default, const N: usize> Few<T, N> {
+    /// An empty one.
     pub fn new() -> Self {
         Self::default()
     }
 
+    /// Puts `v` behind the others.
     pub fn push(&mut self, v: T) {
         if self.heap.is_empty() {
             if let Some(place) = self.own.get_mut(self.len) {
@@ -43,6 +45,7 @@ impl<T: Copy + Default, const N: usize> Few<T, N> {
         self.heap.push(v);
     }
 
+    /// Takes all out.
     pub fn clear(&mut self) {
         self.len = 0;
         self.heap.clear();
@@ -70,6 +73,9 @@ impl<T: Copy + Default, const N: usize> Few<T, N> {
     }
 
     /// Takes out the element at `at`.
+    ///
+    /// # Panics
+    /// There is none.
     pub fn remove(&mut self, at: usize) -> T {
         let v = self[at];
         self[at..].rotate_left(1);
@@ -124,6 +130,32 @@ impl<T: Copy + Default, const N: usize> FromIterator<T> for Few<T, N> {
 impl<T: Copy + Default, const N: usize> From<&[T]> for Few<T, N> {
     fn from(all: &[T]) -> Self {
         all.iter().copied().collect()
+    }
+}
+
+/// The elements of a list, one after the other.
+#[derive(Clone, Debug)]
+pub struct FewElements<T, const N: usize> {
+    of: Few<T, N>,
+    next: usize,
+}
+
+impl<T: Copy, const N: usize> Iterator for FewElements<T, N> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        let v = self.of.get(self.next).copied();
+        self.next += 1;
+        v
+    }
+}
+
+impl<T: Copy, const N: usize> IntoIterator for Few<T, N> {
+    type Item = T;
+    type IntoIter = FewElements<T, N>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        FewElements { of: self, next: 0 }
     }
 }
 
