@@ -23,6 +23,9 @@ const OTHERS: usize = 3;
 /// say more than counting, say that they may be better than the best so far.
 const ROUND: usize = 2;
 
+/// Candidates of which arithmetic and bytes are looked at by several threads, some 10 us for each of them.
+const SHARED: usize = 64;
+
 /// How far candidates are looked at.
 #[derive(Clone, Copy)]
 pub(super) struct Search {
@@ -64,7 +67,26 @@ pub(super) fn ranked(
         let best = ranked_by(Prediction::Counted, ctx, list, numbers, constant);
         return with_code(ctx, list, best, search.prints);
     }
-    let mut sketches = sketched(ctx, list, from, constant);
+    ranked_of(
+        ctx,
+        list,
+        sketched(ctx, list, from, constant),
+        constant,
+        search,
+    )
+}
+
+/// As [`ranked`] of what `sketches` has of `list`, as [`sketched`] gives it, where instructions are counted.
+///
+/// # Errors
+/// Why there is no code for any of them.
+pub(super) fn ranked_of(
+    ctx: Ctx,
+    list: &[Candidate],
+    mut sketches: Vec<Rank>,
+    constant: &dyn Fn(OperandId) -> bool,
+    search: Search,
+) -> Result<Vec<Rank>, String> {
     others_too(&mut sketches, search.counted, |r| {
         let c = &list[r.1];
         (stages(c), warps(c), deep(c), teams(c))
@@ -213,12 +235,15 @@ fn ranked_by(
         let c = &list[*i];
         prediction.of(ctx, (&c.kernel, &c.schedule))
     };
-    // Arithmetic and bytes alone take less time than handing out to threads.
-    let costs: Vec<Option<(Work, Cost)>> =
-        match counter(ctx).is_some() && prediction == Prediction::Counted {
-            true => parallel::map(&numbers, whole),
-            false => numbers.iter().map(whole).collect(),
-        };
+    // Arithmetic and bytes alone of a few take less time than handing them out to threads.
+    let long = match prediction {
+        Prediction::Counted => counter(ctx).is_some(),
+        Prediction::Sketched => numbers.len() >= SHARED,
+    };
+    let costs: Vec<Option<(Work, Cost)>> = match long {
+        true => parallel::map(&numbers, whole),
+        false => numbers.iter().map(whole).collect(),
+    };
     let of = |(i, cost): (usize, Option<(Work, Cost)>)| {
         let (w, cost) = cost?;
         let overlap = OVERLAP * cost.time_s + (1.0 - OVERLAP) * cost.interval.1;

@@ -7,8 +7,8 @@ mod folds;
 mod pieces;
 mod product;
 
-use super::candidate::{Arg, Candidate, Half, Parts};
-use super::rank::{self, Search, ranked, sketched};
+use super::candidate::{Arg, Candidate, Half, Parts, Rank};
+use super::rank::{self, Search, ranked_of, sketched};
 use super::renumber::ordered;
 use super::{gpu, gpu_flat};
 use crate::bind::ctx::{Ctx, Space};
@@ -54,9 +54,9 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
     let all = target.splits.iter().map(|&n| i64::from(n));
     let ways = all
         .filter(|n| length / n >= LEAST)
-        .filter_map(|n| two(&space, axis, n));
-    let sketch = |w: Two| Some((costed(ctx, &w, name, (None, f64::MAX))?.rank, w));
-    let mut ways: Vec<(f64, Two)> = ways.filter_map(sketch).collect();
+        .filter_map(|n| InParts::of(ctx, two(&space, axis, n)?));
+    let ways = ways.filter_map(|w| Some((w.found(name, None, f64::MAX)?.rank, w)));
+    let mut ways: Vec<(f64, InParts)> = ways.collect();
     ways.sort_by(|a, b| a.0.total_cmp(&b.0));
     ways.truncate(COUNTED);
     let mut best: Option<Found> = None;
@@ -66,7 +66,7 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
         if *sketched - ctx.machine.joined_s(1).max(0.0) >= limit {
             continue;
         }
-        let Some(found) = costed(ctx, w, name, (Some(OF_EACH), limit)) else {
+        let Some(found) = w.found(name, Some(OF_EACH), limit) else {
             continue;
         };
         if found.rank < limit {
@@ -120,88 +120,138 @@ fn saved_as_one_launch(ctx: Ctx, first: &Half, second: &Half) -> Option<f64> {
     Some(ctx.machine.joined_s(times))
 }
 
-/// The best schedules of both kernels, by the instructions of so many candidates of each, or by sketches; `None`
-/// where there are none, or the first alone takes `limit`.
-fn costed(
-    ctx: Ctx,
-    two: &Two,
-    axis: &str,
-    (counted, limit): (Option<[usize; 2]>, f64),
-) -> Option<Found> {
-    let top = |(elements, dtype): &(Dim, DType)| Some((ctx.dims.at_top(elements)?, *dtype));
-    let between: Vec<(i64, DType)> = two.between.iter().map(top).collect::<Option<_>>()?;
-    let bytes = |(elements, dtype): &(i64, DType)| *elements as f64 * f64::from(dtype.bits()) / 8.0;
-    let bytes: f64 = between.iter().map(bytes).sum();
-    let far = |args: &[Arg]| -> Vec<f64> {
-        let one = |o: &Arg| match o {
-            Arg::Whole(o) => ctx.far.get(*o as usize).copied().unwrap_or(ctx.footprint),
-            Arg::Between(_) => bytes,
-        };
-        args.iter().map(one).collect()
-    };
-    let half = |n: usize, list: &dyn Fn(&Space) -> Vec<Candidate>, limit: f64| -> Option<Ranked> {
-        let (kernel, far) = (&two.kernels[n], far(&two.args[n]));
-        let ctx = Ctx { far: &far, ..ctx };
+/// One of two kernels with its candidates.
+struct Listed {
+    /// Bytes of what lies where each operand does.
+    far: Vec<f64>,
+    list: Vec<Candidate>,
+    sketches: Vec<Rank>,
+}
+
+impl Listed {
+    fn of(
+        ctx: Ctx,
+        kernel: &Kernel,
+        far: Vec<f64>,
+        candidates: &dyn Fn(&Space) -> Vec<Candidate>,
+    ) -> Listed {
+        let own = Ctx { far: &far, ..ctx };
         let kernel = ordered(kernel);
-        let mut list = list(&Space::new(ctx, &kernel));
+        let mut list = candidates(&Space::new(own, &kernel));
         list.truncate(ctx.effort.max(1));
-        let mut best = match counted {
-            Some(most) => {
+        let sketches = sketched(own, &list, 0, &|_| false);
+        Listed {
+            far,
+            list,
+            sketches,
+        }
+    }
+
+    /// The best one, by the instructions of so many, or by sketches; `None` where there is none, or none that takes
+    /// less than `limit`.
+    fn best(&self, ctx: Ctx, counted: Option<usize>, limit: f64) -> Option<Ranked> {
+        let (ctx, sketches) = (
+            Ctx {
+                far: &self.far,
+                ..ctx
+            },
+            &self.sketches,
+        );
+        let best = match counted {
+            Some(counted) => {
                 let search = Search {
                     prints: ctx.prints(),
-                    counted: most[n],
+                    counted,
                     limit,
                 };
-                ranked(ctx, &list, 0, &|_| false, search).ok()?
+                ranked_of(ctx, &self.list, sketches.clone(), &|_| false, search).ok()?
             }
-            None => sketched(ctx, &list, 0, &|_| false),
+            None => sketches.first().cloned().into_iter().collect(),
         };
-        if best.is_empty() {
-            return None;
-        }
-        let (rank, at, work, cost) = best.swap_remove(0);
-        let Candidate {
-            what,
-            kernel,
-            schedule,
-            ..
-        } = list.swap_remove(at);
+        let (rank, at, work, cost) = best.into_iter().next()?;
+        let c = &self.list[at];
         let half = Half {
-            kernel,
-            schedule,
+            kernel: c.kernel.clone(),
+            schedule: c.schedule.clone(),
             work,
             cost,
         };
-        Some((rank, half, what))
-    };
-    let (r1, first, w1) = half(0, &gpu::candidates, limit)?;
-    if r1 >= limit {
-        return None;
+        Some((rank, half, c.what.clone()))
     }
-    let alone = half(1, &gpu::candidates, limit - r1).map(|h| (h, 0.0));
-    let beside = half(1, &|space| same_tiles(space, &first), f64::INFINITY);
-    let beside = beside.and_then(|(rank, half, what)| {
-        let less = saved_as_one_launch(ctx, &first, &half)?;
-        let what = format!("{what}, in the same launch");
-        Some(((rank - less, half, what), less))
-    });
-    let ways = [alone, beside].into_iter().flatten();
-    let ((r2, second, w2), saved) = ways.min_by(|a, b| a.0.0.total_cmp(&b.0.0))?;
-    Some(Found {
-        what: format!(
-            "{} parts along {axis}, {w1}; then their sum, {w2}",
-            two.cut.1
-        ),
-        rank: r1 + r2,
-        parts: Parts {
-            seconds: first.cost.time_s + second.cost.time_s - saved,
-            first,
-            cut: two.cut,
-            args: two.args.clone(),
+}
+
+/// A kernel in so many parts.
+struct InParts<'a> {
+    ctx: Ctx<'a>,
+    two: Two,
+    /// Elements and type of each tensor between the two.
+    between: Vec<(i64, DType)>,
+    halves: [Listed; 2],
+}
+
+impl<'a> InParts<'a> {
+    /// `None` where a size between the two has no value.
+    fn of(ctx: Ctx<'a>, two: Two) -> Option<InParts<'a>> {
+        let top = |(elements, dtype): &(Dim, DType)| Some((ctx.dims.at_top(elements)?, *dtype));
+        let between: Vec<(i64, DType)> = two.between.iter().map(top).collect::<Option<_>>()?;
+        let bytes = |(n, dtype): &(i64, DType)| *n as f64 * f64::from(dtype.bits()) / 8.0;
+        let bytes: f64 = between.iter().map(bytes).sum();
+        let half = |n: usize| {
+            let far = |o: &Arg| match o {
+                Arg::Whole(o) => ctx.far.get(*o as usize).copied().unwrap_or(ctx.footprint),
+                Arg::Between(_) => bytes,
+            };
+            let far = two.args[n].iter().map(far).collect();
+            Listed::of(ctx, &two.kernels[n], far, &gpu::candidates)
+        };
+        Some(InParts {
+            halves: [half(0), half(1)],
+            ctx,
             between,
-        },
-        second,
-    })
+            two,
+        })
+    }
+
+    /// The best schedules of both kernels, by the instructions of so many candidates of each, or by sketches; `None`
+    /// where there are none, or the first alone takes `limit`.
+    fn found(&self, axis: &str, counted: Option<[usize; 2]>, limit: f64) -> Option<Found> {
+        let (ctx, two) = (self.ctx, &self.two);
+        let [one, sum] = &self.halves;
+        let (r1, first, w1) = one.best(ctx, counted.map(|c| c[0]), limit)?;
+        if r1 >= limit {
+            return None;
+        }
+        let of_sum = counted.map(|c| c[1]);
+        let alone = sum.best(ctx, of_sum, limit - r1).map(|h| (h, 0.0));
+        // In the launch of the first it may take as much more as that saves.
+        let least = alone.as_ref().map_or(limit - r1, |a| a.0.0);
+        let most = least + ctx.machine.joined_s(1).max(0.0);
+        let tiles = |space: &Space| same_tiles(space, &first);
+        let same = Listed::of(ctx, &two.kernels[1], sum.far.clone(), &tiles);
+        let beside = same.best(ctx, of_sum, most);
+        let beside = beside.and_then(|(rank, half, what)| {
+            let less = saved_as_one_launch(ctx, &first, &half)?;
+            let what = format!("{what}, in the same launch");
+            Some(((rank - less, half, what), less))
+        });
+        let ways = [alone, beside].into_iter().flatten();
+        let ((r2, second, w2), saved) = ways.min_by(|a, b| a.0.0.total_cmp(&b.0.0))?;
+        Some(Found {
+            what: format!(
+                "{} parts along {axis}, {w1}; then their sum, {w2}",
+                two.cut.1
+            ),
+            rank: r1 + r2,
+            parts: Parts {
+                seconds: first.cost.time_s + second.cost.time_s - saved,
+                first,
+                cut: two.cut,
+                args: two.args.clone(),
+                between: self.between.clone(),
+            },
+            second,
+        })
+    }
 }
 
 /// The sum of `space`'s kernel in `parts` along `axis`, and the sum of the parts with what follows; `None` where the
