@@ -210,9 +210,12 @@ pub(super) fn compared_early(p: &mut Parsed) {
     insert(p, moved);
 }
 
-/// `p` with lines put before others. A loop begins behind what is put before its first line; who jumps over a
+/// `p` with lines put before others, those that come first at first. A loop begins behind what is put before its first line; who jumps over a
 /// part comes to what is put before the line behind it.
 fn insert(p: &mut Parsed, new: Vec<(usize, Line)>) {
+    if new.is_empty() {
+        return;
+    }
     let mut round = vec![false; p.labels.len()];
     for (i, l) in p.lines.iter().enumerate() {
         if let (Some(name), Some(to)) = (l.jump, p.target(l)) {
@@ -221,10 +224,10 @@ fn insert(p: &mut Parsed, new: Vec<(usize, Line)>) {
     }
     for (at, round) in p.labels.iter_mut().zip(round) {
         let Some(at) = at else { continue };
-        let before = |n: &&(usize, Line)| n.0 < *at || (round && n.0 == *at);
-        *at += new.iter().filter(before).count();
+        *at += new.partition_point(|n| n.0 < *at || (round && n.0 == *at));
     }
-    let old = std::mem::take(&mut p.lines);
+    let all = Vec::with_capacity(p.lines.len() + new.len());
+    let old = std::mem::replace(&mut p.lines, all);
     let mut new = new.into_iter().peekable();
     for (i, l) in old.into_iter().enumerate() {
         while let Some((_, n)) = new.next_if(|n| n.0 <= i) {
