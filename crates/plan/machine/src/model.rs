@@ -699,6 +699,11 @@ impl Machine {
         usize::try_from(self.workers.count.value).unwrap_or(usize::MAX)
     }
 
+    /// Whether it is a GPU.
+    pub fn is_gpu(&self) -> bool {
+        self.kind == MachineKind::Gpu
+    }
+
     /// Whether host and device memory are one place (a CPU always; a GPU with unified memory).
     pub fn is_unified(&self) -> bool {
         self.kind == MachineKind::Cpu || self.memory().same_place_as.is_some()

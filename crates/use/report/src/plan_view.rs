@@ -250,7 +250,9 @@ impl PlanView {
         let steps: f64 = self.predicted_us - bodies_us(&self.bodies);
         let more = chosen.with_copies_s() * 1e6 - steps;
         self.predicted_us += more;
-        self.interval_us.0 = (self.interval_us.0 + more.min(0.0)).max(0.0);
+        // Bodies bound a request from below however its steps reach the GPU.
+        let least = self.interval_us.0.min(chosen.bodies_s * 1e6);
+        self.interval_us.0 = (self.interval_us.0 + more.min(0.0)).max(least);
         self.interval_us.1 = (self.interval_us.1 + more).max(self.predicted_us);
         self.how.launch = Some(chosen.way.to_string());
         self.ways = all.iter().map(WayView::from).collect();

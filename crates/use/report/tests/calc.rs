@@ -91,7 +91,7 @@ fn reasons_are_given() {
     let t = TransferView::new(&m.name, 4_000_000, &Batches::on(&m, 4e6, 100, 1e-5));
     let text = t.render(STYLE);
     narrow(&text, "transfer");
-    assert!(text.contains("pays from"), "{text}");
+    assert!(text.contains("one by one from"), "{text}");
     for op in [
         "matmul:4096x4096x4096:f16",
         "matmul:17x9x33:f32",

@@ -138,7 +138,7 @@ fn transfer() {
         "10us",
     ]);
     assert!(
-        out.contains("driver set-up") && out.contains("pays from"),
+        out.contains("driver set-up") && out.contains("one by one from"),
         "{out}"
     );
 }

@@ -45,6 +45,20 @@ pub fn box_of(model: &Model, sizes: &BTreeMap<String, i64>) -> DimBox {
     out
 }
 
+/// The sizes that a plan for `dims` is for, as tables show them: those that the model was opened with, which no
+/// plan knows as symbols, and `dims`. Empty where the model has no open sizes.
+pub fn dims_text(model: &Model, dims: &DimBox) -> String {
+    let fixed = model.options().dims.iter().filter(|(_, r)| r.lo == r.hi);
+    let mut all = dims.clone();
+    for (name, r) in fixed {
+        all.insert(name.clone(), r.lo, r.hi);
+    }
+    match all.is_empty() {
+        true => String::new(),
+        false => all.to_string(),
+    }
+}
+
 /// The sizes that tensors give to a model's symbolic dimensions.
 pub fn sizes_of(model: &Model, inputs: &[(String, Tensor)]) -> BTreeMap<String, i64> {
     sizes_given(model, &borrowed(inputs))

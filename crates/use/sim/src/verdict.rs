@@ -54,16 +54,17 @@ impl Verdict {
         let mut t = Table::new(&[
             ("expected", Wrap),
             ("got", Right),
-            ("oracle", Right),
-            ("share", Right),
+            ("best static", Right),
+            ("got/best", Right),
             ("bound", Right),
             ("", Right),
         ]);
         for c in &self.checks {
+            let of = c.oracle.map_or("", |_| "got/best ");
             let bound = match (c.least, c.most) {
-                (Some(a), Some(b)) => format!("{a} to {b}"),
-                (Some(a), None) => format!(">= {a}"),
-                (None, Some(b)) => format!("<= {b}"),
+                (Some(a), Some(b)) => format!("{of}{a} to {b}"),
+                (Some(a), None) => format!("{of}>= {a}"),
+                (None, Some(b)) => format!("{of}<= {b}"),
                 (None, None) => String::new(),
             };
             t.row(vec![

@@ -452,17 +452,20 @@ fn storage(s: &Subject, model: &Model, again: &dyn Fn(&Model) -> Result<Whole, E
 /// More items at once.
 fn batch(
     s: &Subject,
-    model: &Model,
+    (model, options): (&Model, &ModelOptions),
     again: &dyn Fn(&DimBox) -> Result<Whole, Error>,
 ) -> Vec<Advice> {
     let Some(dim) = batch_of(model) else {
-        return vec![s.advice(
-            "batch",
-            "",
-            None,
-            Computed::Replanned,
-            "the model fixes its batch; exported with an open one it could be tried.",
-        )];
+        let why = match options.dims.iter().find(|(_, r)| r.lo == r.hi) {
+            Some((name, r)) => format!(
+                "{name} is {} as it was asked for; without that other batches are tried.",
+                r.lo
+            ),
+            None => {
+                "the model fixes its batch; exported with an open one it could be tried.".into()
+            }
+        };
+        return vec![s.advice("batch", "", None, Computed::Replanned, why)];
     };
     let (sizes, _) = inputs::sizes(model);
     let now = sizes.get(&dim).copied().unwrap_or(1).max(1);
@@ -544,17 +547,14 @@ pub fn advise(
         on_device(&s, whole.way),
         launch(&s, whole.way, &whole.ways),
     ];
-    advice.extend(batch(&s, &model, &|dims| plan_of(&model, dims)));
+    advice.extend(batch(&s, (&model, options), &|dims| plan_of(&model, dims)));
     if machine.kind == MachineKind::Cpu {
         advice.retain(|a| a.kind != "on device");
     }
     advice.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     let view = AdviceView {
         model: model.program().name.clone(),
-        dims: match dims.is_empty() {
-            true => String::new(),
-            false => dims.to_string(),
-        },
+        dims: inputs::dims_text(&model, &dims),
         machine: machine.name.clone(),
         how: whole.how,
         kernels: planning.kernels.label().into(),

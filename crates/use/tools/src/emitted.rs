@@ -89,7 +89,7 @@ pub fn emitted(plan: &Plan, step: &str, machine: &Machine) -> Result<Emitted, Er
     let (found, kernel, schedule) = find(plan, step)?;
     let Mapping::Gpu(_) = &schedule.mapping else {
         return Err(usage(format!(
-            "step '{}' is planned for the CPU, which runs tile programs as they are; name a GPU with --on",
+            "step '{}' has no GPU's text: a CPU runs it, tile programs as they are, or it copies between the two; name a GPU with --on, or another step with --step",
             found.name
         )));
     };

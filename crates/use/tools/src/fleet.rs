@@ -90,6 +90,10 @@ fn point(whole: &Whole, machine: &Machine, batch: Option<i64>) -> FleetPoint {
             }
         }
     }
+    // What they add to a request by the way its steps take is not the sum of their rows.
+    if let Some(way) = &whole.way {
+        copies_s = way.copies_s;
+    }
     let latency_s = whole.seconds();
     let bounds = bounds_of(plan, &whole.bodies);
     let (bound, bound_share) = bounds.into_iter().next().unwrap_or_default();

@@ -65,8 +65,9 @@ pub fn view(session: &Session, plan: &Plan) -> PlanView {
     // Each run has a worker at least.
     let most = runtime.policy().max_running as u64;
     let requests = most.min(u64::from(runtime.engine().workers()));
-    let view = PlanView::new(plan, Some(session.model().program()), requests)
+    let mut view = PlanView::new(plan, Some(session.model().program()), requests)
         .with_bodies(bodies(session, plan));
+    view.dims = shopfloor::inputs::dims_text(session.model(), &plan.dims);
     let device = runtime.engine().device();
     match device.request_way(plan) {
         Some(way) => view.with_way(&way, &plan.request_ways(device.machine())),

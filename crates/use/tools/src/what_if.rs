@@ -227,10 +227,7 @@ pub fn what_if(
     }
     let mut view = WhatIfView {
         model: model.program().name.clone(),
-        dims: match dims.is_empty() {
-            true => String::new(),
-            false => dims.to_string(),
-        },
+        dims: inputs::dims_text(model, &dims),
         machine: machine.name.clone(),
         how: new.how.clone(),
         kernels: planning.kernels.label().into(),

@@ -135,6 +135,9 @@ fn lacking(machine: &Machine, p: &Product, narrower: Option<&TensorWay>) -> Vec<
         has.join(", "),
         p.dtype
     )];
+    if p.dtype == NumType::F32 && has.iter().any(|h| h == "tf32") {
+        reasons.push("Three products of tf32 in its place are as exact: that is how plans compute f32 with `--precision f32`, the default, where it is predicted to be faster.".into());
+    }
     reasons.extend(narrower.map(|w| {
         format!(
             "Rounding the operands to {} would bring it onto them.",

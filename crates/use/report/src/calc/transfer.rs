@@ -122,9 +122,14 @@ impl TransferView {
             ));
         }
         why.push(match c.breakeven_batches {
-            Some(1) => "A resident kernel pays from the first batch on.".into(),
-            Some(n) => format!("A resident kernel pays from {n} batches on."),
-            None => "A resident kernel never pays here.".into(),
+            Some(1) => {
+                "A resident kernel takes less than launches one by one from the first batch on."
+                    .into()
+            }
+            Some(n) => format!(
+                "A resident kernel takes less than launches one by one from {n} batches on."
+            ),
+            None => "A resident kernel never takes less than launches one by one here.".into(),
         });
         why.push(
             "The split of the launch into stages is assumed; its sum is what is measured.".into(),

@@ -1,6 +1,6 @@
 //! Where a model runs or is planned for, and what its plan is to be good at.
 
-use super::values::{bytes, seconds};
+use super::values::{bytes, time};
 use crate::output::Failure;
 use clap::Args;
 use shopfloor::{Goal, Isa, Launch, Machine, Session, SessionBuilder, machines};
@@ -33,21 +33,7 @@ fn goal(text: &str) -> Result<GoalArg, String> {
     };
     let bound_s = match bound {
         None => None,
-        Some(b) => {
-            let (digits, unit) =
-                b.split_at(b.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(b.len()));
-            let scale = match unit {
-                "us" => 1e-6,
-                "ms" | "" => 1e-3,
-                "s" => 1.0,
-                _ => return Err(wrong()),
-            };
-            let v: f64 = digits.trim().parse().map_err(|_| wrong())?;
-            Some(v * scale)
-                .filter(|v| v.is_finite() && *v > 0.0)
-                .ok_or_else(wrong)?
-                .into()
-        }
+        Some(b) => Some(time(b).ok().filter(|v| *v > 0.0).ok_or_else(wrong)?),
     };
     let goal = match name {
         "latency" => Goal::Latency,
@@ -105,8 +91,8 @@ pub struct EngineArgs {
     /// latency]
     #[arg(long, value_name = "GOAL", value_parser = goal)]
     pub goal: Option<GoalArg>,
-    /// Time that 99 of 100 requests may take, such as 50ms: the bound of --goal
-    #[arg(long, value_name = "TIME", value_parser = seconds, requires = "goal")]
+    /// Time that 99 of 100 requests may take, such as 50ms: the bound of --goal, which has to be given
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "goal")]
     pub max_latency: Option<f64>,
     /// Memory that a plan may take, such as 512MiB: packed weights, arena and scratch
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
@@ -223,7 +209,14 @@ impl EngineArgs {
             b = b.with_isa(i);
         }
         if let Some(m) = &self.machine {
-            b = b.with_machine(machines::find(m)?);
+            let described = machines::find(m)?;
+            let here = self.on.as_deref().unwrap_or("cpu");
+            if here == "cpu" && described.is_gpu() {
+                return Err(Failure::Usage(format!(
+                    "--machine {m} describes a GPU, and a CPU runs this; plan for it with --on {m}"
+                )));
+            }
+            b = b.with_machine(described);
         }
         if self.no_streaming {
             let on = self.on.as_deref().unwrap_or("cpu");

@@ -21,6 +21,16 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A time such as `10us`, `1.5ms`, `2s`, with its unit.
+pub fn time(text: &str) -> Result<f64, String> {
+    match text.ends_with(char::is_alphabetic) {
+        true => seconds(text),
+        false => Err(format!(
+            "'{text}' lacks its unit, such as {text}us, {text}ms or {text}s"
+        )),
+    }
+}
+
 /// A size such as `48KiB` or `2GB`; a plain number is bytes.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || {

@@ -15,7 +15,8 @@ pub enum Command {
     },
     /// Everything about a machine, each number with its source
     Show {
-        /// A name, a TOML file, `detected` (the CPU at hand) or `present` (the same, calibrated)
+        /// A name, a TOML file, `cpu` (the CPU at hand, as it was calibrated) or `detected` (the same, without its
+        /// calibration)
         machine: String,
         /// Everything as JSON
         #[arg(long)]

@@ -93,7 +93,7 @@ pub fn run(a: Args) -> Done {
     let view = OccupancyView::new(&name, &limits, machine.as_ref(), &launch, a.per_lane);
     let Some(view) = view else {
         return Err(Failure::Usage(format!(
-            "{name} does not say how many CTAs an SM holds: its limits lack {}",
+            "{name} does not say how many CTAs an SM holds: its limits lack {}; name a GPU with --on, or a compute capability with --cc",
             calc::occupancy_lacks(&limits).join(", ")
         )));
     };

@@ -132,6 +132,7 @@ fn for_machine(
         }
     };
     let mut view = PlanView::new(&whole.plan, Some(model.program()), 1);
+    view.dims = shopfloor::inputs::dims_text(model, &whole.plan.dims);
     view.kernels = Some(planning.kernels.label().into());
     view.unvalidated = planning.kernels.unvalidated(&machine);
     if machine.hash_hex() != machines::find("cpu")?.hash_hex() {

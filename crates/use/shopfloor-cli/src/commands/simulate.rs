@@ -95,7 +95,11 @@ pub fn replay_log(log: &Path, json: bool) -> Done {
         for d in &r.decisions {
             text += &output::decision(d, output::style().width);
         }
-        text += &format!("{} records, {} decisions\n", r.records, r.decisions.len());
+        text += &format!("{} records, {} decisions", r.records, r.decisions.len());
+        text += match r.differs_at {
+            None => ", the same as the log has\n",
+            Some(_) => "\n",
+        };
         output::print(&text)?;
     }
     match r.differs_at {

@@ -13,7 +13,7 @@ pub struct Args {
     /// ONNX files, all served by one engine
     #[arg(required_unless_present = "replay")]
     models: Vec<PathBuf>,
-    /// How far the supervisor may go: observe or on
+    /// How far the supervisor may go: off, observe (it says what it would do) or on
     #[arg(long, value_name = "HOW", value_parser = crate::args::mode, default_value = "on")]
     supervise: Mode,
     /// Callers of each model, each sending its next request when the last is answered

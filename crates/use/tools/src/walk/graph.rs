@@ -302,7 +302,10 @@ pub(super) fn choice(s: &Subject) -> Scene {
         );
         b.beat(
             "other",
-            "It beat the others that were costed; the next best, {next}, is predicted to take {next_s}, {ratio} as long.",
+            match next.predicted_s >= predicted {
+                true => "It beat the others that were costed; the next best, {next}, is predicted to take {next_s}, {ratio} as long.",
+                false => "Of the others that were costed {next} is predicted to take {next_s}, {ratio} as long, if all that could overlap does; ranked, a tenth is taken not to, and this one moves less.",
+            },
             "Other cuts were costed on paper before anybody moved.",
         );
     }

@@ -290,7 +290,7 @@ fn through(
     let unvalidated = crate::targets::Kernels::Ours.unvalidated(s.machine);
     let note = match (&s.measured, unvalidated) {
         (Some(m), _) => format!("Measured figures are medians of {} requests.", m.requests),
-        (None, true) => "Every time is predicted, and predictions for our kernels on GPUs were never compared with a measurement.".into(),
+        (None, true) => "Every time is predicted; of our kernels on GPUs only an H200's were compared with measurements, as they were in November 2026 (bench/gpu/h200.md).".into(),
         (None, false) => "Every time is predicted.".into(),
     };
     Ok(Walk {
@@ -298,7 +298,7 @@ fn through(
         version: Walk::VERSION,
         tool: TOOL.into(),
         model: model.program().name.clone(),
-        dims: plan.dims.to_string(),
+        dims: shopfloor::inputs::dims_text(model, &plan.dims),
         machine: s.machine.name.clone(),
         kind: s.machine.kind,
         target: device.map_or_else(String::new, |d| d.target.clone()),

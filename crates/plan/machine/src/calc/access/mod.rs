@@ -103,7 +103,10 @@ pub fn indexed(lanes: u64, index: &Expr, only: Option<&Expr>) -> Result<Lanes, I
             other => {
                 return Err(IndexError::Range {
                     lane: lane as u64,
-                    value: format!("{other:?}"),
+                    value: match other {
+                        Scalar::Int(i) => i.to_string(),
+                        Scalar::Float(f) => f.to_string(),
+                    },
                 });
             }
         }

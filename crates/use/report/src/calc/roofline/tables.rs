@@ -229,7 +229,7 @@ impl RooflineView {
     /// place in it.
     pub fn measured_plot(&self, style: Style) -> String {
         let mut marks: Vec<(char, &str, usize)> = Vec::new();
-        for p in self.points.iter().filter(|p| p.mark != ' ') {
+        for p in self.points.iter().filter(|p| !matches!(p.mark, ' ' | '.')) {
             match marks.iter_mut().find(|m| m.0 == p.mark) {
                 Some(m) => m.2 += 1,
                 None => marks.push((p.mark, &p.name, 1)),
@@ -238,23 +238,27 @@ impl RooflineView {
         if marks.is_empty() {
             return String::new();
         }
+        // Letters are in the order of what takes longest; the others are dots.
         marks.sort_by_key(|m| (m.0.is_uppercase(), m.0));
+        marks.truncate(NAMED);
+        let mut plotted = self.clone();
+        for p in &mut plotted.points {
+            if p.mark != ' ' && !marks.iter().any(|m| m.0 == p.mark) {
+                p.mark = '.';
+            }
+        }
         let names = marks.iter().map(|m| m.1);
         let shared = match marks.len() {
             1 => "",
             _ => units::common_path(names),
         };
-        let key: Vec<String> = marks
-            .iter()
-            .take(8)
-            .map(|(c, name, n)| {
-                let name = name.strip_prefix(shared).unwrap_or(name);
-                match n {
-                    1 => format!("{c} {name}"),
-                    n => format!("{c} {name} and {} like it", n - 1),
-                }
-            })
-            .collect();
+        let key = marks.iter().map(|(c, name, n)| {
+            let name = name.strip_prefix(shared).unwrap_or(name);
+            match n {
+                1 => format!("{c} {name}"),
+                n => format!("{c} {name} and {} like it", n - 1),
+            }
+        });
         let mut out = String::new();
         let _ = writeln!(
             out,
@@ -264,13 +268,20 @@ impl RooflineView {
                 self.machine
             ))
         );
-        out.push_str(&self.plot(style));
-        for line in units::wrapped(&key.join(", "), style.width.saturating_sub(2).max(20)) {
-            let _ = writeln!(out, "  {line}");
+        out.push_str(&plotted.plot(style));
+        for k in key {
+            let width = style.width.saturating_sub(2).max(20);
+            let _ = writeln!(out, "  {}", units::shortened(&k, width));
+        }
+        if plotted.points.iter().any(|p| p.mark == '.') {
+            out.push_str("  . steps that take less\n");
         }
         out
     }
 }
+
+/// Steps that are named under a profile's plot.
+const NAMED: usize = 8;
 
 /// One computation at every level.
 fn level_table(out: &mut String, p: &PointView, style: Style) {
