@@ -10,4 +10,5 @@ mod help;
 mod report;
 mod roofline;
 mod simulate_supervise;
+mod sizes;
 mod studies;

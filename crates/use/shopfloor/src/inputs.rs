@@ -1,6 +1,7 @@
 //! Inputs of a model: their sizes, random ones, those in files.
 use crate::{Error, Model};
 use layout::{DType, Dim, DimBox};
+use onnx::PortDim;
 use plan::SymbolOrigin;
 use std::collections::BTreeMap;
 use tensor::Tensor;
@@ -13,16 +14,17 @@ pub fn borrowed(tensors: &[(String, Tensor)]) -> Vec<(&str, &Tensor)> {
     tensors.iter().map(|(n, t)| (n.as_str(), t)).collect()
 }
 
-/// The value that each symbolic dimension of an input has when nobody gives one: the top of its range,
-/// else 1. The names of those that were not given are the second part.
+/// The value that each symbolic dimension of an input has when nobody gives one: the top of its range, else the number
+/// that the file has for it, else 1. The names of those that were not given are the second part.
 pub fn sizes(model: &Model) -> (BTreeMap<String, i64>, Vec<String>) {
     let (mut out, mut assumed) = (BTreeMap::new(), Vec::new());
     for s in &model.program().symbols {
-        if !matches!(s.origin, SymbolOrigin::Input { .. }) {
+        let SymbolOrigin::Input { input, axis } = s.origin else {
             continue;
-        }
-        let v = match model.dims().get(&s.name) {
-            Some(r) => r.hi,
+        };
+        let asked = model.dims().get(&s.name).map(|r| r.hi);
+        let v = match asked.or_else(|| stated(model, input, axis)) {
+            Some(v) => v,
             None => {
                 assumed.push(s.name.to_string());
                 1
@@ -31,6 +33,18 @@ pub fn sizes(model: &Model) -> (BTreeMap<String, i64>, Vec<String>) {
         out.insert(s.name.to_string(), v);
     }
     (out, assumed)
+}
+
+/// The number that the model's file has for a dimension of an input.
+fn stated(model: &Model, input: u32, axis: u32) -> Option<i64> {
+    let program = model.program();
+    let value = program.inputs.get(input as usize)?;
+    let name = &program.values[*value as usize].name;
+    let port = model.report().inputs.iter().find(|p| p.name == *name)?;
+    match port.dims.as_ref()?.get(axis as usize)? {
+        PortDim::Size(n) if *n >= 0 => Some(*n),
+        _ => None,
+    }
 }
 
 /// The box that a plan for these sizes covers: the ranges asked for, and points elsewhere.
