@@ -4,6 +4,7 @@ use super::super::because;
 use super::{PointView, RooflineView};
 use crate::table::{Align, Style, Table};
 use crate::units;
+use layout::Arrange;
 use std::fmt::Write;
 
 /// Steps shown of a model unless all are asked for.
@@ -238,7 +239,7 @@ impl RooflineView {
         if marks.is_empty() {
             return String::new();
         }
-        marks.sort_by_key(|m| (m.0.is_uppercase(), m.0));
+        marks.arrange_by_key(|m| (m.0.is_uppercase(), m.0));
         let names = marks.iter().map(|m| m.1);
         let shared = match marks.len() {
             1 => "",
