@@ -15,6 +15,7 @@ mod packages;
 mod pages;
 pub mod plugin;
 mod publishing;
+pub mod sizes;
 pub mod slow;
 mod sources;
 mod status;

@@ -2,9 +2,9 @@
 //! `cargo xtask gpu-check [DIR]` packs what runs where a GPU is (`crates/check/gpu-check`),
 //! `cargo xtask slow-tests` says which tests take long, `cargo xtask wheel` builds the wheel for Python
 //! (`crates/use/python`) and runs its tests, `cargo xtask plugin` does so for the plugin for onnxruntime
-//! (`crates/use/onnxruntime-plugin`), `cargo xtask fit [--leave-out GPU]` fits the constants
-//! of `crates/plan/predict` and writes docs/accuracy.md; every other command is one of `campaigns`
-//! (`crates/check/campaigns`), built in release mode when it is asked for.
+//! (`crates/use/onnxruntime-plugin`), `cargo xtask sizes` says how large programs are, `cargo xtask fit
+//! [--leave-out GPU]` fits the constants of `crates/plan/predict` and writes docs/accuracy.md; every other command is one
+//! of `campaigns` (`crates/check/campaigns`), built in release mode when it is asked for.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         Some("gpu-check") => gpu_check(&args[1..]),
         Some("wheel") => said(xtask::wheel::wheel(&xtask::root(), &args[1..])),
         Some("plugin") => said(xtask::plugin::plugin(&xtask::root(), &args[1..])),
+        Some("sizes") => said(xtask::sizes::sizes(&xtask::root(), &args[1..])),
         Some("slow-tests") => said(xtask::slow::slow_tests(&xtask::root(), &args[1..])),
         Some(xtask::slow::RUNNER) => said(xtask::slow::run_program(&args[1..])),
         Some(_) => campaign(&args),
@@ -40,6 +41,9 @@ fn main() -> ExitCode {
             );
             eprintln!(
                 "       cargo xtask plugin [--dev] [--beside] [MODELS...]: the plugin for onnxruntime, built and run inside it\n"
+            );
+            eprintln!(
+                "       cargo xtask sizes [NAME...]: how large programs are as they are handed out\n"
             );
             campaign(&[])
         }

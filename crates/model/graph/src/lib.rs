@@ -24,7 +24,7 @@ pub use graph::{
     Assumption, Graph, Node, NodeId, Origin, Symbol, SymbolSource, Value, ValueId, ValueSource,
 };
 pub use ops::{
-    AttentionSpec, ContractSpec, ConvSpec, KernelSpec, Op, PadMode, PoolKind, PoolSpec,
+    AttentionSpec, ContractSpec, ConvSpec, HostSpec, KernelSpec, Op, PadMode, PoolKind, PoolSpec,
     ROUNDED_BY_SCALE, RecurrentKind, RecurrentSpec, ResampleMode, ResampleSpec, ScatterReduce,
     Undefined, View,
 };

@@ -121,6 +121,35 @@ pub enum Op {
     },
 }
 
+/// Those core ops that run as steps of the host under their own names, read from the text of an [`Op`]. A program that
+/// reads any `Op` holds the code for all of them, whole graphs included.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "as in `Op`")]
+pub enum HostSpec {
+    /// [`Op::Pad`].
+    Pad {
+        before: Vec<Dim>,
+        after: Vec<Dim>,
+        mode: PadMode,
+    },
+    /// [`Op::ScatterNd`].
+    ScatterNd(ScatterReduce),
+    /// [`Op::Scan`].
+    Scan {
+        monoid: Monoid,
+        axis: usize,
+        exclusive: bool,
+        reverse: bool,
+    },
+    /// [`Op::Sort`].
+    Sort {
+        axis: usize,
+        k: Dim,
+        descending: bool,
+    },
+}
+
 /// A kernel by its text: inputs stand for the operands that it reads, outputs for those that it
 /// writes, in its order and dense row-major.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

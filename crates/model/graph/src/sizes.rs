@@ -1,6 +1,7 @@
 //! Which sizes the nodes of a graph use, and which node determines each size that only data gives.
 use crate::{Graph, Op, SymbolSource, ValueId, View};
 use expr::{Expr, Inst};
+use layout::Inserted;
 use layout::{Dim, Sym};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +70,7 @@ impl Graph {
             SymbolSource::Late { value, .. } => Some((&s.name, value)),
             SymbolSource::Input { .. } => None,
         });
-        let late: BTreeMap<&Sym, ValueId> = late.collect();
+        let late: BTreeMap<&Sym, ValueId> = late.inserted();
         if late.is_empty() {
             return out;
         }
@@ -83,7 +84,7 @@ impl Graph {
                     .for_each(|d| d.symbols(&mut used));
             }
             let values: BTreeSet<ValueId> =
-                used.iter().filter_map(|s| late.get(s)).copied().collect();
+                used.iter().filter_map(|s| late.get(s)).copied().inserted();
             out.extend(values.into_iter().filter(|v| !node.outputs.contains(v)));
         }
         out

@@ -5,6 +5,7 @@
 //! The crate knows no tensors and no operators.
 #![forbid(unsafe_code)]
 
+mod arrange;
 mod dim;
 mod dimbox;
 mod dtype;
@@ -16,6 +17,7 @@ mod serial;
 mod shared;
 mod text;
 
+pub use arrange::{Arrange, Inserted};
 pub use dim::{Atom, Dim, DimExpr, Sym};
 pub use dimbox::{DimBox, Range};
 pub use dtype::{DType, to_odd_f32};

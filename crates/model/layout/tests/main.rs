@@ -1,4 +1,5 @@
 //! The tests of this crate, in one program.
+mod arrange;
 mod dims;
 mod layouts;
 mod shared;

@@ -2,6 +2,7 @@
 use crate::edit::{Edit, of_bodies, refuses, symbols_of};
 use crate::{Error, Fuel, Rewritten};
 use graph::{Graph, SymbolSource, ValueId, ValueSource};
+use layout::Inserted;
 use layout::Sym;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
         .iter()
         .filter(|s| matches!(s.source, SymbolSource::Late { .. }) && !symbols.contains(&s.name))
         .map(|s| s.name.clone())
-        .collect();
+        .inserted();
     let dead: Vec<_> = e
         .live()
         .into_iter()
@@ -54,7 +55,7 @@ fn needed(g: &Graph) -> (Vec<bool>, BTreeSet<Sym>) {
         SymbolSource::Late { value, .. } => Some((&s.name, value)),
         SymbolSource::Input { .. } => None,
     });
-    let late: BTreeMap<&Sym, ValueId> = late.collect();
+    let late: BTreeMap<&Sym, ValueId> = late.inserted();
     // A shape may rest on what is assumed of a size and not show it: ten elements are left of the last ten of any number
     // that is taken to be ten or more.
     let bodies = g.nodes.iter().flat_map(|n| of_bodies(g, &n.op));

@@ -3,6 +3,7 @@ use crate::{Change, Error, Fuel, Rewritten};
 use graph::{
     Assumption, Graph, Node, NodeId, Op, Origin, SymbolSource, Value, ValueId, ValueSource,
 };
+use layout::Inserted;
 use layout::{DType, Dim, Sym};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -557,12 +558,13 @@ pub(crate) fn of_bodies(g: &Graph, op: &Op) -> Vec<Assumption> {
         Op::Loop { body, .. } => vec![body],
         _ => return vec![],
     };
-    let names = |g: &Graph| -> BTreeSet<Sym> { g.symbols.iter().map(|s| s.name.clone()).collect() };
+    let names =
+        |g: &Graph| -> BTreeSet<Sym> { g.symbols.iter().map(|s| s.name.clone()).inserted() };
     let outer = names(g);
     let mut out = Vec::new();
     for b in bodies {
         // A body declares the symbols of what it captures too, under the names that they have outside.
-        let own: BTreeSet<Sym> = names(b).difference(&outer).cloned().collect();
+        let own: BTreeSet<Sym> = names(b).difference(&outer).cloned().inserted();
         let inner = b.nodes.iter().flat_map(|n| of_bodies(b, &n.op));
         out.extend(b.assumptions.iter().cloned().chain(inner).filter(|a| {
             let used = symbols_of(a);

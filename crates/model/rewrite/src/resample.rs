@@ -5,6 +5,7 @@ use crate::edit::Edit;
 use crate::{Error, Fuel, Rewritten};
 use expr::{Binary, Compare, ExprBuilder, Ref, Unary};
 use graph::{Graph, NodeId, Op, Origin, ResampleMode, ResampleSpec, ValueId, View};
+use layout::Arrange;
 use layout::{DType, Dim};
 
 const F: DType = DType::F32;
@@ -128,7 +129,7 @@ fn axes(spec: &ResampleSpec, s: &[Dim], out: &[Dim], dtype: DType) -> Result<Vec
     // What shrinks comes first, outer dimensions before inner ones; what grows the other way round,
     // so that whole rows are combined where most of the work is.
     let shrinks = |a: &Axis| a.scale.is_some_and(|k| k < 1.0);
-    axes.sort_by_key(|a| match shrinks(a) {
+    axes.arrange_by_key(|a| match shrinks(a) {
         true => (0, a.dim as i64),
         false => (1, -(a.dim as i64)),
     });

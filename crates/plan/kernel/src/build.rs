@@ -1,6 +1,7 @@
 //! A builder for kernels, statement by statement. Tests and measuring commands use it; the planner has its own.
 use crate::kernel::*;
 use expr::{Expr, ExprBuilder, Monoid};
+use layout::Arrange;
 use layout::{DType, Dim};
 
 /// Assembles a kernel statement by statement.
@@ -45,7 +46,7 @@ impl KernelBuilder {
             terms.push(Term::flat(a, self.extent(a), stride.clone()));
             stride = stride * self.extent(a);
         }
-        terms.sort_by_key(|t| t.axis);
+        terms.arrange_by_key(|t| t.axis);
         Access::strided(Dim::ZERO, terms)
     }
 

@@ -5,6 +5,7 @@
 
 use crate::catalog_files::FILES;
 use crate::{Machine, MachineError};
+use layout::Arrange;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -108,7 +109,7 @@ fn hint(asked: &str) -> String {
         })
         .filter(|n| n.0 >= 0.4)
         .collect();
-    near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    near.arrange_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
     let near: Vec<&str> = near.into_iter().take(5).map(|n| n.1).collect();
     if near.is_empty() {
         "`shopfloor machines list` shows those that are known".into()

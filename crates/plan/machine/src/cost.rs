@@ -23,6 +23,7 @@
 
 use crate::products::ProductCosts;
 use crate::{Machine, MachineKind, NumType, Source, Traffic, UnitClass, Work};
+use layout::Arrange;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -547,7 +548,7 @@ pub fn predict_phases(m: &Machine, phases: &[Phase], work: &Work, workers: usize
             None => list.push((i, s)),
         }
     });
-    units.sort_by_key(|x| x.0);
+    units.arrange_by_key(|x| x.0);
     let busiest = |v: &[(usize, f64)]| {
         v.iter()
             .copied()

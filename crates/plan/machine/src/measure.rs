@@ -2,6 +2,7 @@
 
 use crate::text::to_toml_text;
 use crate::{Bandwidth, Level, Machine, MachineError, NumType, Sourced, Unit, UnitClass};
+use layout::Arrange;
 use serde::{Deserialize, Serialize};
 
 /// Bandwidth of one operation for one working set and number of active workers.
@@ -195,7 +196,7 @@ fn bandwidth(points: &[WorkerPoint], old: &Bandwidth, all_workers: u64) -> Bandw
         .filter(|p| p.workers > 0 && p.per_s.is_finite() && p.per_s > 0.0)
         .map(|p| (p.workers as f64, p.per_s))
         .collect();
-    curve.sort_by(|a, b| a.0.total_cmp(&b.0));
+    curve.arrange_by(|a, b| a.0.total_cmp(&b.0));
     curve.dedup_by(|a, b| a.0 == b.0);
     let (Some(&first), Some(&last)) = (curve.first(), curve.last()) else {
         return old.clone();
@@ -232,7 +233,7 @@ fn put_rate(units: &mut Vec<Unit>, r: &OpRate, workers: u64) {
         .iter()
         .filter(|p| p.workers > 0 && p.per_s.is_finite() && p.per_s > 0.0)
         .collect();
-    pts.sort_by_key(|p| p.workers);
+    pts.arrange_by_key(|p| p.workers);
     let (Some(first), Some(last)) = (pts.first(), pts.last()) else {
         return;
     };

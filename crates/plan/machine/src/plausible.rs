@@ -1,6 +1,7 @@
 //! What measurements cannot be: rates that no core has, and all cores together slower than one of them.
 
 use crate::{Machine, Measurements, NumType, OpRate, UnitClass, WorkerPoint};
+use layout::Arrange;
 use std::fmt;
 
 /// Of repeated measurements on a machine that is in use this much is left to chance.
@@ -64,7 +65,7 @@ impl Check<'_> {
             return self.say(of, why);
         }
         let mut sorted: Vec<&WorkerPoint> = points.iter().collect();
-        sorted.sort_by_key(|p| p.workers);
+        sorted.arrange_by_key(|p| p.workers);
         let Some((first, more)) = sorted.split_first() else {
             return;
         };

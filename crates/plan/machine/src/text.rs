@@ -2,6 +2,7 @@
 //! that types cannot make.
 
 use crate::{Bandwidth, Level, Limits, Machine, MachineError, Sourced};
+use layout::Arrange;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -63,7 +64,7 @@ fn rank(k: &str) -> (usize, &str) {
 
 fn sorted(t: &Table) -> Vec<(&String, &Value)> {
     let mut v: Vec<_> = t.iter().collect();
-    v.sort_by(|a, b| rank(a.0).cmp(&rank(b.0)));
+    v.arrange_by(|a, b| rank(a.0).cmp(&rank(b.0)));
     v
 }
 

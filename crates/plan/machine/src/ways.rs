@@ -22,6 +22,7 @@
 //! Whatever else bounds a body (its bytes, its instructions) is in its own prediction, which none falls below.
 
 use crate::{Cost, Machine, MachineKind, Source, Sourced, WayCosts, Work, calc, staging};
+use layout::Arrange;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -446,7 +447,7 @@ impl Machine {
             .into_iter()
             .filter_map(|w| self.request(r, w))
             .collect();
-        all.sort_by(|a, b| a.with_copies_s().total_cmp(&b.with_copies_s()));
+        all.arrange_by(|a, b| a.with_copies_s().total_cmp(&b.with_copies_s()));
         all
     }
 }

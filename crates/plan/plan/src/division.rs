@@ -1,5 +1,6 @@
 //! Batch, instances and workers per instance, chosen from predictions.
 use crate::{Alternative, Goal, Why};
+use layout::Arrange;
 use serde::{Deserialize, Serialize};
 
 /// A gain in throughput below this share does not pay for a larger batch or more instances.
@@ -38,7 +39,7 @@ const SLICE_S: f64 = 3e-3;
 /// stood still whenever that one is off: while they wait for it, no further step can.
 pub fn on_shares(seconds: f64, workers: u32, shares: &[f64], steps: u64) -> f64 {
     let mut best: Vec<f64> = shares.iter().map(|s| s.clamp(0.0, 1.0)).collect();
-    best.sort_by(|a, b| b.total_cmp(a));
+    best.arrange_by(|a, b| b.total_cmp(a));
     best.truncate(workers.max(1) as usize);
     let Some(least) = best.last().copied() else {
         return seconds;
@@ -193,7 +194,7 @@ pub fn choose(
 
 /// Sorts ways by two numbers, then so that equal ones have one order.
 fn sort_by(key: &dyn Fn(&Way) -> (f64, f64), list: &mut [Way]) {
-    list.sort_by(|a, b| {
+    list.arrange_by(|a, b| {
         let (x, y) = (key(a), key(b));
         (x.0.total_cmp(&y.0))
             .then(x.1.total_cmp(&y.1))

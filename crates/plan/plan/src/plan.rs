@@ -2,6 +2,7 @@
 //! proves it, devices compile its blocks. Nothing here decides anything.
 use crate::{Constraint, HostOp, ValueIx, Why};
 use kernel::{Kernel, Mapping, Schedule, TileProgram};
+use layout::Inserted;
 use layout::{DType, Dim, DimBox, Sym};
 use machine::{Cost, Way, Work};
 use serde::{Deserialize, Serialize};
@@ -393,7 +394,7 @@ impl Block {
             .iter()
             .flat_map(Step::uses)
             .chain(outputs)
-            .collect();
+            .inserted();
         let buffers = used.iter().filter_map(|&b| self.buffers.get(b as usize));
         let made = buffers.filter(|b| b.kind == BufferKind::Init);
         made.fold(0, |sum, b| sum.saturating_add(b.bytes))

@@ -1,6 +1,7 @@
 //! Subprograms: a program is cut before sizes that only the data gives, and each part is planned once those are
 //! known. The runtime runs them one after the other; planning them is the planner's.
 use crate::{Item, ItemWork, Program, ProgramSymbol, Segment, SymbolOrigin, ValueIx, ValueOrigin};
+use layout::Inserted;
 use layout::{Sym, Symbols};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -281,7 +282,7 @@ impl Program {
             .iter()
             .filter_map(|s| cuts.symbols.get(s))
             .copied()
-            .collect();
+            .inserted();
         for s in places.into_iter().map(|i| &self.symbols[i]) {
             let input = |v: ValueIx| inputs.binary_search(&v).ok().map(|i| i as u32);
             let origin = match s.origin {

@@ -1,5 +1,6 @@
 //! What ran when, predicted or measured: the same data for both. Devices record it, the report prints it.
 use crate::Why;
+use layout::Arrange;
 use machine::Way;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -107,7 +108,7 @@ impl Timeline {
             tasks: BTreeMap<u32, u32>,
         }
         let mut spans: Vec<&Span> = self.spans.iter().collect();
-        spans.sort_by_key(|s| (s.step, s.start_ns, s.end_ns));
+        spans.arrange_by_key(|s| (s.step, s.start_ns, s.end_ns));
         let mut all: Vec<Run> = Vec::new();
         all.resize_with(self.steps.len(), Run::default);
         for s in spans {

@@ -2,6 +2,7 @@
 
 use crate::{Block, BufferKind, Plan, Step, StepWork};
 use kernel::{Mapping, Role};
+use layout::Arrange;
 use machine::{KernelSpan, Leg, Machine, RequestSteps, Way, WayTime};
 
 /// A step as the GPU that is device `own` of its plan has it; `None` where it is no kernel of that GPU.
@@ -130,7 +131,7 @@ impl Plan {
             Some(sum)
         };
         let mut out: Vec<WayTime> = Way::ALL.into_iter().filter_map(of).collect();
-        out.sort_by(|a, b| a.with_copies_s().total_cmp(&b.with_copies_s()));
+        out.arrange_by(|a, b| a.with_copies_s().total_cmp(&b.with_copies_s()));
         out
     }
 

@@ -8,6 +8,7 @@
 use crate::kernels::simplify::simplify;
 use expr::Inst;
 use kernel::{Access, Axis, AxisId, Family, Kernel, Operand, OperandId, Role, Stmt, Term, TileId};
+use layout::{Arrange, Inserted};
 use layout::{Dim, Leaf};
 use plan::{Fate, Item, ItemWork, Program, Segment, ValueIx};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,7 +55,7 @@ pub fn joinings(program: &Program) -> Vec<ItemMerge> {
         }
     }
     let given = program.outputs.iter().map(|o| o.1);
-    let kept: BTreeSet<ValueIx> = given.chain(program.passed.iter().copied()).collect();
+    let kept: BTreeSet<ValueIx> = given.chain(program.passed.iter().copied()).inserted();
     let mut out = vec![];
     for (s, segment) in program.segments.iter().enumerate() {
         let Segment::Straight(items) = segment else {
@@ -430,7 +431,7 @@ fn merge_operands(k: &mut Kernel, write: OperandId, b: &Kernel, read: OperandId,
             .terms
             .iter_mut()
             .for_each(|t| t.axis = n.axis(t.axis));
-        access.terms.sort_by_key(|t| t.axis);
+        access.terms.arrange_by_key(|t| t.axis);
         let terms = access.bounds.iter_mut().flat_map(|b| &mut b.terms);
         terms.for_each(|t| t.0 = n.axis(t.0));
         let indexed = access.indexed.iter_mut();
@@ -499,7 +500,7 @@ fn merged(
 
 /// `name`, or another that begins so and is none of `taken`.
 fn unique<'a>(name: &str, taken: impl Iterator<Item = &'a str>) -> String {
-    let taken: BTreeSet<&str> = taken.collect();
+    let taken: BTreeSet<&str> = taken.inserted();
     let mut out = name.to_string();
     while taken.contains(out.as_str()) {
         out.push('_');

@@ -4,6 +4,7 @@ use crate::kernels::{ConcatPlaces, Lowering, Result, copy_kernel, row_major};
 use crate::located::Located;
 use crate::{PlannerError, Precision};
 use graph::{Graph, Op, SymbolSource, ValueId};
+use layout::Inserted;
 use layout::{Dim, Layout};
 use plan::{
     Batch, Fate, NodeFate, Program, ProgramSymbol, ProgramValue, Segment, StatePair, SymbolOrigin,
@@ -113,11 +114,11 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
     let inputs = graph.inputs.iter().enumerate();
     let inputs: BTreeMap<&str, usize> = inputs
         .map(|(i, &v)| (graph.value(v).name.as_str(), i))
-        .collect();
+        .inserted();
     let outputs = graph.outputs.iter().enumerate();
     let outputs: BTreeMap<&str, usize> = outputs
         .map(|(o, &v)| (graph.value(v).name.as_str(), o))
-        .collect();
+        .inserted();
     for (input, output) in &options.states {
         let (i, o) = (inputs.get(input.as_str()), outputs.get(output.as_str()));
         if let (Some(&i), Some(&o)) = (i, o) {

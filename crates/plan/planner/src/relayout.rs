@@ -9,6 +9,7 @@
 use crate::kernels::simplify::simplify;
 use crate::merge::split_axis;
 use kernel::{Access, AxisId, Family, Kernel, OperandId, Stmt, Term};
+use layout::{Arrange, Inserted};
 use layout::{Dim, Layout, Leaf, Mode};
 use plan::{Item, ItemWork, Program, ProgramValue, Segment, ValueIx, ValueOrigin};
 use std::collections::{BTreeMap, BTreeSet};
@@ -131,7 +132,7 @@ struct Part {
 /// The regions of `program`: values that only kernels of one segment touch.
 pub fn regions(program: &Program) -> Vec<Region> {
     let mut home: BTreeMap<ValueIx, usize> = BTreeMap::new();
-    let mut fixed: BTreeSet<ValueIx> = program.outputs.iter().map(|o| o.1).collect();
+    let mut fixed: BTreeSet<ValueIx> = program.outputs.iter().map(|o| o.1).inserted();
     fixed.extend(&program.passed);
     for (s, segment) in program.segments.iter().enumerate() {
         if !matches!(segment, Segment::Straight(_)) {
@@ -492,7 +493,7 @@ fn follow(mut k: Kernel, o: OperandId, parts: &[Part]) -> Option<Kernel> {
                         next.terms.push(t.clone());
                     }
                 }
-                next.terms.sort_by_key(|t| t.axis);
+                next.terms.arrange_by_key(|t| t.axis);
                 *access = next;
                 return Some(k);
             }
@@ -534,7 +535,7 @@ fn placed(k: &Kernel, o: OperandId, parts: &[Part]) -> Option<Placed> {
     }
     let sorted = |l: &[(AxisId, Dim)]| {
         let mut l = l.to_vec();
-        l.sort_by_key(|t| t.0);
+        l.arrange_by_key(|t| t.0);
         l
     };
     // What is outside a bound is no element, so that a coordinate with one is inside its dimension.

@@ -10,6 +10,7 @@ use expr::{ExprBuilder, Inst};
 use kernel::{
     Access, AxisId, Family, Kernel, Operand, OperandId, Role, Stmt, Term, Tile, TileId, TileIds,
 };
+use layout::Inserted;
 use layout::{Dim, Layout};
 use plan::{Fate, Item, ItemWork, Program, ProgramValue, Segment, ValueIx, ValueOrigin};
 use std::collections::BTreeSet;
@@ -121,7 +122,7 @@ fn exposed(kernel: &Kernel, at: usize) -> Option<Kernel> {
 
 /// A name that none of `taken` is.
 fn unique<'a>(name: &str, taken: impl Iterator<Item = &'a str>) -> String {
-    let taken: BTreeSet<&str> = taken.collect();
+    let taken: BTreeSet<&str> = taken.inserted();
     let mut out = name.to_string();
     while taken.contains(out.as_str()) {
         out.push('_');
@@ -152,7 +153,7 @@ fn parting(kernel: &Kernel, at: usize) -> Option<ItemSplit> {
     let made: BTreeSet<TileId> = first
         .iter()
         .flat_map(|&i| kernel.body[i].writes())
-        .collect();
+        .inserted();
     let of_rest = |f: &dyn Fn(&Stmt) -> TileIds| -> BTreeSet<TileId> {
         rest.iter().flat_map(|&i| f(&kernel.body[i])).collect()
     };
@@ -186,7 +187,7 @@ fn part(kernel: &Kernel, work: &[usize], tile: TileId, role: Role) -> Option<(Ke
     let given = (role == Role::Read).then_some(tile);
     // What its work needs and does not make, from whatever brings it.
     let mut needed: BTreeSet<TileId> = BTreeSet::new();
-    let mut made: BTreeSet<TileId> = given.into_iter().collect();
+    let mut made: BTreeSet<TileId> = given.into_iter().inserted();
     for &i in work {
         let s = &kernel.body[i];
         needed.extend(s.reads().into_iter().filter(|t| !made.contains(t)));

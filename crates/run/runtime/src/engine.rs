@@ -7,6 +7,7 @@ use crate::background::BackgroundThread;
 use crate::record::SessionRecord;
 use crate::stats::SessionStats;
 use device::{Device, PackedStore, Worked};
+use layout::Arrange;
 use machine::Way;
 use plan::{Mark, Planner, Precision, Program, Span, Timeline};
 use serde::{Deserialize, Serialize};
@@ -288,7 +289,7 @@ impl Engine {
                 end_ns: length.saturating_sub(ago(w.end_ns)),
             });
         }
-        out.spans.sort_by_key(|s| (s.start_ns, s.worker));
+        out.spans.arrange_by_key(|s| (s.start_ns, s.worker));
         let began = now.checked_sub(Duration::from_nanos(length));
         out.marks = began.map_or_else(Vec::new, |b| self.marks(b));
         out.total_ns = length;

@@ -8,6 +8,7 @@ use crate::value::Value;
 use crate::widen::widened;
 use crate::{Engine, PlanStore, RunError};
 use device::{AlignedBytes, EmptyShelf, Prepared, Shelf};
+use layout::Arrange;
 use layout::{DimBox, Sym};
 use plan::{Allotment, Block, Plan, Program, SymbolOrigin, VerifiedPlan};
 use std::collections::BTreeMap;
@@ -420,7 +421,7 @@ impl PlanSet {
             });
             each.fold(1.0, f64::max)
         };
-        all.sort_by(|a, b| far(a).total_cmp(&far(b)));
+        all.arrange_by(|a, b| far(a).total_cmp(&far(b)));
         all
     }
 

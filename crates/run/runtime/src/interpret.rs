@@ -7,6 +7,7 @@ use crate::recycled::output;
 use crate::value::Value;
 use crate::{Engine, RunError};
 use device::{AlignedBytes, DeviceError, Executable, Permit, Recycler, Request, State};
+use layout::Inserted;
 use layout::{DType, Dim, DimBox, Sym};
 use plan::{
     Allotment, Block, Item, ItemWork, PlanSegment, Program, Segment, SymbolOrigin, Timeline,
@@ -483,9 +484,9 @@ fn run_loop(
     let own: BTreeSet<&Sym> = symbols
         .filter(|s| s.origin != SymbolOrigin::Outer)
         .map(|s| &s.name)
-        .collect();
+        .inserted();
     let kept = env.iter().filter(|(s, _)| !own.contains(s));
-    let outer: Env = kept.map(|(s, n)| (s.clone(), *n)).collect();
+    let outer: Env = kept.map(|(s, n)| (s.clone(), *n)).inserted();
     let scans = outputs.len() - carried.len();
     let mut stacked: Vec<Vec<Value<'_>>> = vec![Vec::new(); scans];
     let mut i = 0;

@@ -1,6 +1,7 @@
 //! The engine's record of a session: its policy, the bytes that it uses, its statistics.
 use crate::stats::Stats;
 use device::Worked;
+use layout::Arrange;
 use plan::{StepWork, VerifiedPlan, WORKERS_PAY};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -125,7 +126,7 @@ impl SessionRecord {
             }
         }
         let mut list: Vec<(String, u64)> = found.into_iter().collect();
-        list.sort_by_key(|f| std::cmp::Reverse(f.1));
+        list.arrange_by_key(|f| std::cmp::Reverse(f.1));
         list
     }
 

@@ -19,6 +19,7 @@ use crate::watch::Watch;
 use crate::{Cancel, Engine, RunError, SessionView};
 use device::{Permit, Recycler, State, UnifiedBuffer};
 use layout::DimBox;
+use layout::Inserted;
 use plan::{Plan, Program, Timeline, VerifiedPlan};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -547,7 +548,7 @@ impl Session {
                     .get_or_init(|| {
                         // The first of a name counts.
                         let all = inputs.iter().rev().map(|x| (x.0, x));
-                        all.collect::<BTreeMap<&str, _>>()
+                        all.inserted::<BTreeMap<&str, _>>()
                     })
                     .get(name)
                     .copied(),
@@ -577,7 +578,7 @@ impl Session {
     fn known<T>(&self, inputs: &[(&str, &T)]) -> Result<(), RunError> {
         let program = &self.plan_set.program;
         let all = program.inputs.iter();
-        let names: BTreeSet<&str> = all.map(|&v| program.value(v).name.as_str()).collect();
+        let names: BTreeSet<&str> = all.map(|&v| program.value(v).name.as_str()).inserted();
         match inputs.iter().find(|(name, _)| !names.contains(name)) {
             Some((name, _)) => Err(RunError::Unknown {
                 name: (*name).into(),

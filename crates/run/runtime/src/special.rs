@@ -9,6 +9,7 @@ use crate::dims::bind_inputs;
 use crate::dims::{Env, lookup};
 use crate::value::Shaped;
 use crate::{PlanStore, RunError};
+use layout::Inserted;
 use layout::{Dim, Sym};
 use plan::{Program, SymbolOrigin};
 use std::collections::{BTreeMap, BTreeSet};
@@ -221,7 +222,7 @@ impl Bound {
 fn of_rounds(dims: [&Dim; 2], program: &Program) -> bool {
     let mut used = BTreeSet::new();
     dims.iter().for_each(|d| d.symbols(&mut used));
-    let known: BTreeSet<&Sym> = program.symbols.iter().map(|s| &s.name).collect();
+    let known: BTreeSet<&Sym> = program.symbols.iter().map(|s| &s.name).inserted();
     used.iter().any(|s| !known.contains(s))
 }
 

@@ -1,5 +1,6 @@
 //! Widening of the dims that a new plan covers: a dimension that has varied gets a range.
 use layout::DimBox;
+use layout::Inserted;
 use std::collections::BTreeSet;
 
 /// Ranges of a dimension that are planned for as they are asked for.
@@ -31,7 +32,7 @@ pub(crate) fn widened<'a>(
         let apart: BTreeSet<(i64, i64)> = had
             .filter(|h| r.lo < h.lo || h.hi < r.hi)
             .map(|h| (h.lo, h.hi))
-            .collect();
+            .inserted();
         if apart.len() < EXACT {
             continue;
         }

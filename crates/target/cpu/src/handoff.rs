@@ -10,6 +10,7 @@ use crate::ukr::kernels;
 use device::{AlignedBytes, DeviceError, Permit};
 use expr::{Binary, ExprBuilder};
 use kernel::{AxisTile, CpuMapping, Family, KernelBuilder, Mapping, Place, Schedule, TileProgram};
+use layout::Arrange;
 use layout::{DType, Dim, DimBox};
 use plan::{Bound, Params, Step, StepWork};
 use std::cell::Cell;
@@ -75,7 +76,7 @@ impl Trips {
     pub fn times(&self, other: &Trips) -> f64 {
         let both = self.rounds.iter().zip(&other.rounds);
         let mut all: Vec<f64> = both.map(|(a, b)| a / b.max(1.0)).collect();
-        all.sort_by(f64::total_cmp);
+        all.arrange_by(f64::total_cmp);
         all.get(all.len() / 2).copied().unwrap_or(0.0)
     }
 }
@@ -242,7 +243,7 @@ fn clock_ns() -> f64 {
             began.elapsed().as_nanos() as f64 / f64::from(READS)
         })
         .collect();
-    all.sort_by(f64::total_cmp);
+    all.arrange_by(f64::total_cmp);
     all[all.len() / 2]
 }
 
@@ -473,13 +474,13 @@ pub fn handoffs(
                     Way::ForkJoin => fork_join(&task, m)?,
                 }
                 let own = &mut m.ns[before..];
-                own.sort_by(f64::total_cmp);
+                own.arrange_by(f64::total_cmp);
                 rounds[i].extend(own.get(own.len() / 2));
             }
         }
         let all = Way::ALL.iter().zip(meters).zip(rounds);
         let all = all.map(|((&way, mut m), rounds)| {
-            m.ns.sort_by(f64::total_cmp);
+            m.ns.arrange_by(f64::total_cmp);
             let ns = m.ns;
             Trips { way, ns, rounds }
         });

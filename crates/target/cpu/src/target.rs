@@ -3,6 +3,7 @@ use crate::isa::Isa;
 use crate::ukr::shapes;
 use kernel::{Family, MicroShape, Target, TargetKind};
 use layout::DType;
+use layout::Inserted;
 use machine::{Efficiencies, EfficiencyTable};
 
 /// The target of an instruction set.
@@ -57,7 +58,7 @@ pub fn target(isa: Isa) -> Target {
             families: families
                 .into_iter()
                 .map(|(n, e)| (n.to_string(), e))
-                .collect(),
+                .inserted(),
             products: None,
         },
     }

@@ -184,13 +184,13 @@ unsafe fn pixels<S: Simd, const P: usize, const CV: usize, const RUN: usize>(
     }
 }
 
-/// All pixels, six at a time so that each load of weights serves six products.
+/// All pixels, six at a time so that each load of weights serves six products, where there are registers for them.
 #[inline(always)]
 unsafe fn run<S: Simd, const CV: usize, const RUN: usize>(d: &Depthwise) {
     let mut p = 0;
     // SAFETY: the loop keeps to the pixels.
     unsafe {
-        while p + 6 <= d.pixels {
+        while S::REGISTERS > 8 && p + 6 <= d.pixels {
             pixels::<S, 6, CV, RUN>(d, p);
             p += 6;
         }

@@ -401,6 +401,8 @@ impl GemmKernel {
 pub(super) trait Product<S: Simd> {
     /// Whether sums are f32, to which more can be added.
     const POST: bool;
+    /// Instructions of [`Product::mac`], and of loading `a` where the first has no place for that.
+    const INSTRUCTIONS: usize;
     /// `a * b + c`.
     unsafe fn mac(a: S::F, b: S::F, c: S::F) -> S::F;
     /// `a + b`.
@@ -412,6 +414,7 @@ struct Floats;
 
 impl<S: Simd> Product<S> for Floats {
     const POST: bool = true;
+    const INSTRUCTIONS: usize = 1;
     #[inline(always)]
     unsafe fn mac(a: S::F, b: S::F, c: S::F) -> S::F {
         // SAFETY: the caller vouches for the instruction set.
@@ -456,10 +459,15 @@ unsafe fn step<S: Simd, P: Product<S>, const MR: usize, const NV: usize, const M
 
 /// Whether steps are written out one after the other. Where sums and the vectors of a step take all `registers`, or
 /// the rows' places all others, the compiler keeps some in memory then, to have what the next step reads early: a
-/// tile of 14 rows and two vectors takes half as long again on a Zen 4.
-const fn written_out(rows: usize, vectors: usize, registers: usize) -> bool {
-    rows <= 12 && rows * vectors + vectors < registers
+/// tile of 14 rows and two vectors takes half as long again on a Zen 4. Beside a step of many instructions those of a
+/// loop are few.
+const fn written_out(rows: usize, vectors: usize, registers: usize, instructions: usize) -> bool {
+    let sums = rows * vectors;
+    rows <= 12 && sums + vectors < registers && sums * instructions <= LONG
 }
+
+/// Most instructions of a step that is written out: one for each register of AVX-512.
+const LONG: usize = 32;
 
 /// One register tile. SETS copies of the accumulators hide the latency of FMA where MR * NV is small.
 #[inline(always)]
@@ -496,11 +504,12 @@ pub(super) unsafe fn tile<
                     }
                 )*};
             }
-            let unrolled = if t.a_ks == 1 && const { written_out(MR, NV, S::REGISTERS) } {
-                t.kc / unroll * unroll
-            } else {
-                0
-            };
+            let unrolled =
+                if t.a_ks == 1 && const { written_out(MR, NV, S::REGISTERS, P::INSTRUCTIONS) } {
+                    t.kc / unroll * unroll
+                } else {
+                    0
+                };
             while k < unrolled {
                 for _ in 0..unroll {
                     S::prefetch(ahead);
@@ -514,7 +523,10 @@ pub(super) unsafe fn tile<
                 b = b.wrapping_add(unroll * t.ldb);
             }
             // A distance that is known leaves one register for all rows' places.
-            while const { !written_out(MR, NV, S::REGISTERS) } && t.a_ks == 1 && k < t.kc {
+            while const { !written_out(MR, NV, S::REGISTERS, P::INSTRUCTIONS) }
+                && t.a_ks == 1
+                && k < t.kc
+            {
                 S::prefetch(ahead);
                 ahead = ahead.wrapping_add(t.ahead.step);
                 step::<S, P, MR, NV, MASKED>(&mut acc[0], &rows, k, b, tail);

@@ -92,17 +92,17 @@ unsafe fn pixels<S: Simd, const P: usize, const K: usize, const RUN: usize>(
     }
 }
 
-/// All pixels, eight at a time: as many sums as the units take to be busy.
+/// All pixels, eight at a time: as many sums as the units take to be busy, where there are registers for them.
 #[inline(always)]
 unsafe fn run<S: Simd, const RUN: usize>(d: &Depthwise, group: usize) {
     let mut p = 0;
     // SAFETY: the loop keeps to the pixels.
     unsafe {
-        while p + 8 <= d.pixels {
+        while S::REGISTERS > 8 && p + 8 <= d.pixels {
             pixels::<S, 8, 1, RUN>(d, group, p);
             p += 8;
         }
-        if p + 4 <= d.pixels {
+        while p + 4 <= d.pixels {
             pixels::<S, 4, 2, RUN>(d, group, p);
             p += 4;
         }

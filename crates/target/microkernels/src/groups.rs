@@ -73,6 +73,7 @@ struct Bf16s;
 #[cfg(target_arch = "x86_64")]
 impl Product<super::avx512::Avx512> for Bf16s {
     const POST: bool = true;
+    const INSTRUCTIONS: usize = 1;
     #[inline(always)]
     unsafe fn mac(a: Wide, b: Wide, c: Wide) -> Wide {
         use std::arch::x86_64::{__m512bh, _mm512_dpbf16_ps};
@@ -108,6 +109,7 @@ unsafe fn plus<S: Simd>(a: S::F, b: S::F) -> S::F {
 
 impl<S: Simd> Product<S> for Pairs {
     const POST: bool = false;
+    const INSTRUCTIONS: usize = 3;
     #[inline(always)]
     unsafe fn mac(a: S::F, b: S::F, c: S::F) -> S::F {
         // SAFETY: the caller vouches for the instruction set.
@@ -123,6 +125,7 @@ impl<S: Simd> Product<S> for Pairs {
 
 impl<S: Simd> Product<S> for Quads {
     const POST: bool = false;
+    const INSTRUCTIONS: usize = 6;
     #[inline(always)]
     unsafe fn mac(a: S::F, b: S::F, c: S::F) -> S::F {
         // SAFETY: the caller vouches for the instruction set.
@@ -145,6 +148,7 @@ impl<S: Simd> Product<S> for Quads {
 #[cfg(target_arch = "x86_64")]
 impl Product<super::avx512::Avx512> for Vnni {
     const POST: bool = false;
+    const INSTRUCTIONS: usize = 1;
     #[inline(always)]
     unsafe fn mac(a: Wide, b: Wide, c: Wide) -> Wide {
         use std::arch::x86_64::{
@@ -169,6 +173,7 @@ type Half = std::arch::x86_64::__m256;
 #[cfg(target_arch = "x86_64")]
 impl Product<super::avx2::Avx2> for Vnni {
     const POST: bool = false;
+    const INSTRUCTIONS: usize = 1;
     #[inline(always)]
     unsafe fn mac(a: Half, b: Half, c: Half) -> Half {
         use std::arch::x86_64::{
@@ -198,11 +203,11 @@ macro_rules! groups512 {
     };
 }
 
-/// The register tiles of AVX2.
+/// The register tiles of AVX2. A masked vector costs little beside products of several instructions.
 macro_rules! groups2 {
-    ($module:ident, $product:ident, $features:literal) => {
+    ($module:ident, $product:ident, $features:literal, own = $own:literal) => {
         #[cfg(target_arch = "x86_64")]
-        tiles!($module, crate::avx2::Avx2, $product, $features, own = true, 4, [
+        tiles!($module, crate::avx2::Avx2, $product, $features, own = $own, 4, [
             1: [1 2 3 4 5 6 7 8 9 10 11 12],
             2: [1 2 3 4 5 6],
             3: [1 2 3 4],
@@ -241,8 +246,8 @@ groups512!(
     Bf16s,
     "avx512f,avx512vl,avx512dq,avx512bw,avx512bf16,fma,avx2"
 );
-groups2!(pairs2, Pairs, "avx2,fma");
-groups2!(quads2, Quads, "avx2,fma");
-groups2!(vnni2, Vnni, "avx2,fma,avxvnni");
+groups2!(pairs2, Pairs, "avx2,fma", own = false);
+groups2!(quads2, Quads, "avx2,fma", own = false);
+groups2!(vnni2, Vnni, "avx2,fma,avxvnni", own = true);
 groups1!(pairs1, Pairs);
 groups1!(quads1, Quads);

@@ -61,16 +61,11 @@ pub struct Picks {
     pub ranks: *mut i64,
 }
 
-/// Whether `v` is taken where `kept`, which came before it, is at hand.
+/// Whether `v` is taken where `kept`, which came before it, is at hand: the greater one.
 #[inline(always)]
-fn takes<const LARGEST: bool, const LAST: bool, const WINS: bool>(v: f32, kept: f32) -> bool {
+fn takes<const LAST: bool, const WINS: bool>(v: f32, kept: f32) -> bool {
     // What is not worse: comparisons with a NaN are false.
-    let better = match (LARGEST, LAST) {
-        (true, false) => v > kept,
-        (true, true) => v >= kept,
-        (false, false) => v < kept,
-        (false, true) => v <= kept,
-    };
+    let better = if LAST { v >= kept } else { v > kept };
     let (nan, kept) = (v.is_nan(), kept.is_nan());
     let by_nan = match (WINS, LAST) {
         (true, true) => nan,
@@ -81,21 +76,28 @@ fn takes<const LARGEST: bool, const LAST: bool, const WINS: bool>(v: f32, kept: 
     better | by_nan
 }
 
-/// Hands `$f` the three constants of `$p`, in the order of [`takes`], before its other parameters.
+/// Hands `$f` the two constants of `$p`, in the order of [`takes`], before its other parameters.
 macro_rules! known {
     ($p:expr, $f:ident $(:: <$t:tt>)? ($($a:expr),*)) => {{
         let p: Pick = $p;
-        match (p.largest, p.last, p.nan == Nan::Wins) {
-            (true, true, true) => $f::<true, true, true $(, $t)?>($($a),*),
-            (true, true, false) => $f::<true, true, false $(, $t)?>($($a),*),
-            (true, false, true) => $f::<true, false, true $(, $t)?>($($a),*),
-            (true, false, false) => $f::<true, false, false $(, $t)?>($($a),*),
-            (false, true, true) => $f::<false, true, true $(, $t)?>($($a),*),
-            (false, true, false) => $f::<false, true, false $(, $t)?>($($a),*),
-            (false, false, true) => $f::<false, false, true $(, $t)?>($($a),*),
-            (false, false, false) => $f::<false, false, false $(, $t)?>($($a),*),
+        match (p.last, p.nan == Nan::Wins) {
+            (true, true) => $f::<true, true $(, $t)?>($($a),*),
+            (true, false) => $f::<true, false $(, $t)?>($($a),*),
+            (false, true) => $f::<false, true $(, $t)?>($($a),*),
+            (false, false) => $f::<false, false $(, $t)?>($($a),*),
         }
     }};
+}
+
+/// What turns the sign of numbers whose smallest is picked: that is the greatest of their opposites.
+fn sign(pick: Pick) -> u32 {
+    if pick.largest { 0 } else { 1 << 31 }
+}
+
+/// `v`, its sign turned by what [`sign`] says; a NaN stays one.
+#[inline(always)]
+fn turned(v: f32, sign: u32) -> f32 {
+    f32::from_bits(v.to_bits() ^ sign)
 }
 
 /// See [`Picks`].
@@ -124,21 +126,19 @@ pub(super) unsafe fn columns<S: Simd>(d: &Picks) {
 
 /// Columns c.. of a strip of `W`.
 #[inline(always)]
-unsafe fn strip<const LARGEST: bool, const LAST: bool, const WINS: bool, const W: usize>(
-    d: &Picks,
-    c: usize,
-) {
+unsafe fn strip<const LAST: bool, const WINS: bool, const W: usize>(d: &Picks, c: usize) {
     // SAFETY: the caller gives columns that are there, in every row.
     unsafe {
+        let sign = sign(d.pick);
         let row = |r: usize| {
             let p = d.x.add(c).wrapping_offset(r as isize * d.ld);
-            &*p.cast::<[f32; W]>()
+            (*p.cast::<[f32; W]>()).map(|v| turned(v, sign))
         };
         let (values, ranks) = (
             &mut *d.values.add(c).cast::<[f32; W]>(),
             &mut *d.ranks.add(c).cast::<[i64; W]>(),
         );
-        let (mut v, mut at) = (*values, [-1i32; W]);
+        let (mut v, mut at) = (values.map(|v| turned(v, sign)), [-1i32; W]);
         let first = row(0);
         let mut fixed = [false; W];
         if d.pick.nan == Nan::FirstStays {
@@ -149,14 +149,14 @@ unsafe fn strip<const LARGEST: bool, const LAST: bool, const WINS: bool, const W
         }
         for l in 0..W {
             let none = ranks[l] < 0;
-            let taken = none | takes::<LARGEST, LAST, WINS>(first[l], v[l]);
+            let taken = none | takes::<LAST, WINS>(first[l], v[l]);
             v[l] = if taken { first[l] } else { v[l] };
             at[l] = if taken { 0 } else { at[l] };
         }
         for r in 1..d.rows {
             let x = row(r);
             for l in 0..W {
-                let taken = takes::<LARGEST, LAST, WINS>(x[l], v[l]);
+                let taken = takes::<LAST, WINS>(x[l], v[l]);
                 v[l] = if taken { x[l] } else { v[l] };
                 at[l] = if taken { r as i32 } else { at[l] };
             }
@@ -165,7 +165,11 @@ unsafe fn strip<const LARGEST: bool, const LAST: bool, const WINS: bool, const W
             let rank = d.base + d.by * i64::from(at[l]);
             let rank = if at[l] < 0 { ranks[l] } else { rank };
             ranks[l] = if fixed[l] { 0 } else { rank };
-            values[l] = if fixed[l] { f32::NAN } else { v[l] };
+            values[l] = if fixed[l] {
+                f32::NAN
+            } else {
+                turned(v[l], sign)
+            };
         }
     }
 }
@@ -190,10 +194,10 @@ pub(super) unsafe fn row<S: Simd>(pick: &Pick, x: *const f32, n: usize) -> usize
 /// As [`row`], one element after the other.
 #[cold]
 fn among_nans(pick: Pick, row: &[f32]) -> usize {
-    let mut at = 0;
+    let (mut at, sign) = (0, sign(pick));
     for (i, &v) in row.iter().enumerate().skip(1) {
         let stays = pick.nan == Nan::FirstStays && at == 0 && row[0].is_nan();
-        if !stays && known!(pick, takes(v, row[at])) {
+        if !stays && known!(pick, takes(turned(v, sign), turned(row[at], sign))) {
             at = i;
         }
     }

@@ -51,8 +51,8 @@ unsafe impl Simd for Sse2 {
         fn load(p: *const f32) -> F = [_mm_loadu_ps(p), _mm_loadu_ps(p.add(4))];
         fn store(p: *mut f32, v: F) = p.cast::<F>().write_unaligned(v);
         fn tail(n: usize) -> usize = n;
-        fn load_t(p: *const f32, t: usize) -> F = floats(Portable::load_t(p, t));
-        fn store_t(p: *mut f32, v: F, t: usize) = Portable::store_t(p, lanes(v), t);
+        fn load_t(p: *const f32, t: usize) -> F = first(p, t);
+        fn store_t(p: *mut f32, v: F, t: usize) = put_first(p, v, t);
         fn select_t(t: usize, a: F, b: F) -> F = floats(Portable::select_t(t, lanes(a), lanes(b)));
         fn add(a: F, b: F) -> F = both!(a, b, _mm_add_ps);
         fn sub(a: F, b: F) -> F = both!(a, b, _mm_sub_ps);
@@ -66,7 +66,7 @@ unsafe impl Simd for Sse2 {
         fn abs(a: F) -> F = two(Self::splat(-0.0), a, |sign, a| _mm_andnot_ps(sign, a));
         fn neg(a: F) -> F = both!(a, Self::splat(-0.0), _mm_xor_ps);
         fn spread(q: usize, r: usize) -> I = ints(Portable::spread(q, r));
-        fn lanes(a: F, at: I) -> F = floats(Portable::lanes(lanes(a), int_lanes(at)));
+        fn lanes(a: F, at: I) -> F = permuted(a, at);
         fn with_sign(a: F, s: F) -> F = {
             let sign = both!(s, Self::splat(-0.0), _mm_and_ps);
             both!(a, sign, _mm_or_ps)
@@ -123,6 +123,26 @@ unsafe impl Simd for Sse2 {
         fn transpose(src: *const f32, sld: usize, dst: *mut f32, dld: usize, rows: usize, cols: usize) = Portable::transpose(src, sld, dst, dld, rows, cols);
         fn prefetch(p: *const f32) = Portable::prefetch(p);
     }
+}
+
+// These go lane by lane, so that a call adds little to them, and kernels would have dozens of copies.
+
+#[inline(never)]
+unsafe fn first(p: *const f32, t: usize) -> F {
+    // SAFETY: the caller gives `t` lanes.
+    unsafe { floats(Portable::load_t(p, t)) }
+}
+
+#[inline(never)]
+unsafe fn put_first(p: *mut f32, v: F, t: usize) {
+    // SAFETY: the caller gives `t` lanes.
+    unsafe { Portable::store_t(p, lanes(v), t) }
+}
+
+#[inline(never)]
+unsafe fn permuted(a: F, at: I) -> F {
+    // SAFETY: the caller gives lanes below eight.
+    unsafe { floats(Portable::lanes(lanes(a), int_lanes(at))) }
 }
 
 /// Pairs of lanes that lie as in [`Portable`]'s `tree`.

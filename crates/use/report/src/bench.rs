@@ -1,6 +1,7 @@
 //! A benchmark's report: latencies, throughput, resources.
 use crate::table::Style;
 use crate::{HowRun, units};
+use layout::Arrange;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -21,7 +22,7 @@ impl LatencyMs {
     /// does not exceed). All 0 without values.
     pub fn of(ms: &[f64]) -> LatencyMs {
         let mut v = ms.to_vec();
-        v.sort_by(f64::total_cmp);
+        v.arrange_by(f64::total_cmp);
         let n = v.len();
         if n == 0 {
             return LatencyMs::default();

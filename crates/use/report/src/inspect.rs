@@ -1,6 +1,7 @@
 //! A model as read: inputs, nodes, kernels, what is not supported.
 use crate::table::{Align, Style, Table};
 use crate::units;
+use layout::Arrange;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -161,7 +162,7 @@ impl Inspection {
             units::count(self.parameters as f64)
         );
         let mut by_count: Vec<(&String, &usize)> = self.operators.iter().collect();
-        by_count.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        by_count.arrange_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
         let nodes: usize = self.operators.values().sum();
         let text: Vec<String> = by_count.iter().map(|(o, n)| format!("{n} {o}")).collect();
         let lines = units::wrapped(&text.join(", "), style.width.saturating_sub(14));
@@ -247,7 +248,7 @@ impl Inspection {
         ]);
         let mut order: Vec<&InspectedKernel> = self.kernels.iter().collect();
         if !all && order.len() > 20 {
-            order.sort_by(|a, b| b.bytes.total_cmp(&a.bytes));
+            order.arrange_by(|a, b| b.bytes.total_cmp(&a.bytes));
             order.truncate(20);
         }
         for k in &order {
@@ -282,7 +283,7 @@ impl Inspection {
             return String::new();
         }
         if !all && order.len() > 10 {
-            order.sort_by(|a, b| b.ops.total_cmp(&a.ops));
+            order.arrange_by(|a, b| b.ops.total_cmp(&a.ops));
             order.truncate(10);
         }
         let mut t = Table::new(&[

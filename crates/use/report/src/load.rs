@@ -1,6 +1,7 @@
 //! What loading models costs: processes, planning, memory.
 use crate::{Align, Style, Table};
 use crate::{HowRun, units};
+use layout::Arrange;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -46,7 +47,7 @@ impl PlanningMs {
     pub fn typical(all: &[PlanningMs]) -> PlanningMs {
         let mut sorted = all.to_vec();
         let by = |p: &PlanningMs| p.outside_share().unwrap_or(p.model + p.first);
-        sorted.sort_by(|a, b| by(a).total_cmp(&by(b)));
+        sorted.arrange_by(|a, b| by(a).total_cmp(&by(b)));
         sorted.get(sorted.len() / 2).copied().unwrap_or_default()
     }
 
@@ -107,7 +108,7 @@ impl LoadReport {
     /// The process of median loading among those that found the cache filled.
     pub fn second(&self) -> ProcessMs {
         let mut sorted = self.second.clone();
-        sorted.sort_by(|a, b| a.loading().total_cmp(&b.loading()));
+        sorted.arrange_by(|a, b| a.loading().total_cmp(&b.loading()));
         sorted.get(sorted.len() / 2).copied().unwrap_or_default()
     }
 

@@ -1,5 +1,6 @@
 //! Timelines as Perfetto traces (protobuf, written by hand: a few fields of one message).
 use crate::{Profile, StepProfile};
+use layout::Arrange;
 use plan::{Activity, Timeline};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -237,7 +238,7 @@ pub fn perfetto_trace(profile: &Profile, timeline: &Timeline) -> Vec<u8> {
         tracks.insert(w, t.thread(1, u64::from(w), &text));
     }
     let mut spans: Vec<_> = timeline.spans.iter().collect();
-    spans.sort_by_key(|s| (s.worker, s.start_ns, s.end_ns));
+    spans.arrange_by_key(|s| (s.worker, s.start_ns, s.end_ns));
     for s in spans {
         let known = by_name.get(name(s.step));
         let mut facts = known.map_or_else(Vec::new, |p| about(p));
@@ -272,7 +273,7 @@ pub fn perfetto_trace(profile: &Profile, timeline: &Timeline) -> Vec<u8> {
         .map(|(i, l)| t.thread(3, i as u64, l))
         .collect();
     let mut device: Vec<_> = timeline.device.iter().collect();
-    device.sort_by_key(|s| (s.lane, s.start_ns, s.end_ns));
+    device.arrange_by_key(|s| (s.lane, s.start_ns, s.end_ns));
     for s in device {
         let (what, category) = match s.what {
             Activity::Kernel => ("", "kernel"),

@@ -3,6 +3,7 @@ use crate::median::median;
 use crate::step::near_traffic;
 use crate::table::{Align, Style, Table};
 use crate::{HowRun, Overhead, StepView, units};
+use layout::Arrange;
 use machine::{Way, Work};
 use plan::{Fate, NodeFate, Timeline};
 use serde::Serialize;
@@ -385,7 +386,7 @@ impl Profile {
             );
         }
         let mut order: Vec<&StepProfile> = self.steps.iter().collect();
-        order.sort_by(|a, b| {
+        order.arrange_by(|a, b| {
             b.time_us
                 .total_cmp(&a.time_us)
                 .then(a.step.number.cmp(&b.step.number))

@@ -1,5 +1,6 @@
 //! Timelines as Chrome traces.
 use crate::{Profile, StepProfile};
+use layout::Arrange;
 use plan::{Activity, Mark, Timeline};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,7 +73,7 @@ fn args(s: &StepProfile) -> Value {
 /// Spans of the workers.
 fn measured(events: &mut Vec<Value>, by_name: &ByName<'_>, timeline: &Timeline) {
     let mut spans: Vec<_> = timeline.spans.iter().collect();
-    spans.sort_by_key(|s| (s.start_ns, s.worker));
+    spans.arrange_by_key(|s| (s.start_ns, s.worker));
     for s in spans {
         let step = timeline
             .steps

@@ -1,6 +1,7 @@
 //! A plan's decisions: grouped by what was decided, or those about one step.
 use crate::table::Style;
 use crate::{PlanView, StepView, units};
+use layout::Arrange;
 use plan::Why;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -86,7 +87,7 @@ pub fn grouped(whys: &[Why], style: Style) -> String {
             style.heading(&format!("why: {pass}")),
             units::plural(all as u64, "decision")
         );
-        list.sort_by_key(|g| std::cmp::Reverse(g.subjects.len()));
+        list.arrange_by_key(|g| std::cmp::Reverse(g.subjects.len()));
         for g in list {
             let mut names: Vec<&str> = Vec::new();
             for s in &g.subjects {

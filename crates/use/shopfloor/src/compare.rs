@@ -1,4 +1,5 @@
 //! Outputs against a reference.
+use layout::Inserted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tensor::Tensor;
@@ -180,7 +181,7 @@ pub fn compare(
     tolerance: Tolerance,
 ) -> Comparison {
     // The first of a name counts.
-    let named: BTreeMap<&str, &Tensor> = got.iter().rev().map(|(n, t)| (n.as_str(), t)).collect();
+    let named: BTreeMap<&str, &Tensor> = got.iter().rev().map(|(n, t)| (n.as_str(), t)).inserted();
     let outputs: Vec<OutputComparison> = want
         .iter()
         .map(|(name, w)| one(name, named.get(name.as_str()).copied(), w, tolerance))

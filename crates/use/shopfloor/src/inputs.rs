@@ -1,5 +1,6 @@
 //! Inputs of a model: their sizes, random ones, those in files.
 use crate::{Error, Model};
+use layout::Inserted;
 use layout::{DType, Dim, DimBox};
 use onnx::PortDim;
 use plan::SymbolOrigin;
@@ -82,7 +83,7 @@ pub fn sizes_of(model: &Model, inputs: &[(String, Tensor)]) -> BTreeMap<String, 
 pub fn sizes_given(model: &Model, inputs: &[(&str, &Tensor)]) -> BTreeMap<String, i64> {
     let program = model.program();
     let mut out = BTreeMap::new();
-    let named: BTreeMap<&str, &Tensor> = inputs.iter().copied().collect();
+    let named: BTreeMap<&str, &Tensor> = inputs.iter().copied().inserted();
     for s in &program.symbols {
         if let SymbolOrigin::Input { input, axis } = s.origin
             && let Some(&v) = program.inputs.get(input as usize)

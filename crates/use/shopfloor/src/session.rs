@@ -4,6 +4,7 @@ use crate::devices::engine_for;
 use crate::{Cache, Error, Launch, Model, ModelOptions, Outputs, SuperviseOptions, Supervision};
 use cpu::isa::Isa;
 use device::UnifiedBuffer;
+use layout::Inserted;
 use layout::{Dim, DimBox};
 use machine::Machine;
 use onnx::{Metadata, Port};
@@ -529,7 +530,7 @@ impl Session {
         let given: BTreeSet<String> = names
             .filter(|name| overridable.iter().any(|o| o == name))
             .map(ToString::to_string)
-            .collect();
+            .inserted();
         if given.is_subset(&self.model.options().given) {
             return Ok(None);
         }

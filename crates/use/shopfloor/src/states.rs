@@ -1,6 +1,7 @@
 //! State found by name: the pairs of inputs and outputs that exporters leave for KV caches and recurrent
 //! state.
 use graph::{Graph, ValueId};
+use layout::Inserted;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that an output would have if it carried `input` on, the likeliest first.
@@ -59,7 +60,7 @@ pub(crate) fn by_name(graph: &Graph) -> Vec<(String, String)> {
     let outputs = graph.outputs.iter().rev();
     let outputs: BTreeMap<&str, ValueId> = outputs
         .map(|&o| (graph.value(o).name.as_str(), o))
-        .collect();
+        .inserted();
     for &input in &graph.inputs {
         let name = &graph.value(input).name;
         let output = carried(name).into_iter().find(|n| {

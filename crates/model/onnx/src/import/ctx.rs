@@ -7,6 +7,7 @@ use crate::proto::{
 };
 use crate::{ModelFile, proto::OpsetImport};
 use ::graph::{GraphBuilder, Origin, ValueId, ValueSource};
+use layout::Inserted;
 use layout::{DType, Dim};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -692,7 +693,7 @@ impl<'m> Ctx<'m> {
 
     /// Inputs of a body with initialisers taken out.
     pub fn real_inputs(g: &'m Graph) -> Vec<&'m ValueInfo> {
-        let weights: BTreeSet<&str> = g.initializers.iter().map(|t| t.name.as_str()).collect();
+        let weights: BTreeSet<&str> = g.initializers.iter().map(|t| t.name.as_str()).inserted();
         g.inputs
             .iter()
             .filter(|i| !weights.contains(i.name.as_str()))
@@ -713,17 +714,17 @@ impl<'m> Ctx<'m> {
             .initializers
             .iter()
             .map(|t| (t.name.as_str(), t))
-            .collect();
+            .inserted();
         let sparse = g
             .sparse_initializers
             .iter()
             .map(|s| (s.values.name.as_str(), s))
-            .collect();
+            .inserted();
         let stated = g.value_info.iter().chain(&g.outputs);
         Ok(Scope {
             weights,
             sparse,
-            stated: stated.map(|i| (i.name.as_str(), i)).collect(),
+            stated: stated.map(|i| (i.name.as_str(), i)).inserted(),
             prefix,
             ..Scope::default()
         })

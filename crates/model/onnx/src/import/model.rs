@@ -6,6 +6,7 @@ use super::{Ctx, CustomOps, ImportError, Item, Kind, LowerError, Lowered, Unsupp
 use crate::proto::{AttributeValue, Dimension, Node, Type, ValueInfo};
 use crate::{Error, ModelFile, ops};
 use graph::{Graph, Op, Origin, ValueId};
+use layout::Inserted;
 use layout::{DType, Dim, Sym};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,7 +111,7 @@ fn import_while_whole(file: &ModelFile, options: &ImportOptions) -> Result<Impor
         if equal.is_empty() {
             break;
         }
-        let equal: BTreeMap<Sym, Dim> = equal.into_iter().collect();
+        let equal: BTreeMap<Sym, Dim> = equal.into_iter().inserted();
         for &v in &imported.graph.inputs {
             let value = imported.graph.value(v);
             let replace = |d: &Dim| d.substitute(&|s| equal.get(s).cloned());
@@ -258,13 +259,13 @@ fn inputs<'m>(c: &mut Ctx<'m>, options: &ImportOptions) -> Lowered {
             let own: BTreeSet<&str> = Ctx::real_inputs(g)
                 .iter()
                 .map(|i| i.name.as_str())
-                .collect();
+                .inserted();
             let asked =
                 |i: &&ValueInfo| own.contains(i.name.as_str()) || options.given.contains(&i.name);
             g.inputs.iter().filter(asked).collect()
         }
     };
-    let known: BTreeSet<&str> = formals.iter().map(|f| f.name.as_str()).collect();
+    let known: BTreeSet<&str> = formals.iter().map(|f| f.name.as_str()).inserted();
     if let Some(name) = options.given.iter().find(|n| !known.contains(n.as_str())) {
         return Err(input_error(
             c,
@@ -633,7 +634,7 @@ fn share(g: &mut Graph, store: &Arc<WeightStore>) {
 /// The unsupported nodes found, and those behind them that were not reached.
 fn complete(c: &Ctx) -> Vec<UnsupportedNode> {
     let mut all = c.unsupported.clone();
-    let seen: BTreeSet<String> = all.iter().map(|u| u.node.clone()).collect();
+    let seen: BTreeSet<String> = all.iter().map(|u| u.node.clone()).inserted();
     visit(&c.file.model.graph.nodes, &mut |node| {
         let opset = c.opset(&node.domain).unwrap_or(0);
         if c.function(node).is_some() || c.custom(&node.domain, &node.op_type).is_some() {

@@ -4,6 +4,7 @@ use super::types::narrow_name;
 use super::{Ctx, ImportError, Kind, LowerError, Lowered, NodeView};
 use crate::proto::{Type, ValueInfo};
 use ::graph::{Symbol, SymbolSource, ValueId};
+use layout::Inserted;
 use layout::{DType, Dim};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -75,7 +76,7 @@ impl<'m> Ctx<'m> {
         let Kind::Tensor { dtype, shape: None } = kind else {
             return Ok(kind);
         };
-        let mut ranks: BTreeSet<usize> = each.iter().filter_map(Kind::rank).collect();
+        let mut ranks: BTreeSet<usize> = each.iter().filter_map(Kind::rank).inserted();
         if ranks.is_empty() {
             ranks.extend(self.stated_rank(n));
         }

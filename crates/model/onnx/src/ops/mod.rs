@@ -2,6 +2,7 @@
 //!
 //! Adding an operator: its file with a `const OPS`, and the file's name in the list.
 use crate::import::{Ctx, Lowered, NodeView};
+use layout::Arrange;
 
 /// How one operator is lowered.
 pub(crate) struct OpDef {
@@ -162,7 +163,7 @@ pub(crate) fn find(domain: &str, name: &str, opset: i64) -> Result<&'static OpDe
     let key = |d: &&OpDef| (d.name, d.domain);
     let all = SORTED.get_or_init(|| {
         let mut all: Vec<&OpDef> = FILES.iter().flat_map(|f| f.iter()).collect();
-        all.sort_by_key(key);
+        all.arrange_by_key(key);
         all
     });
     let from = all.partition_point(|d| key(d) < (name, domain));

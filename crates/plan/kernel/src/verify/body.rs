@@ -2,6 +2,7 @@
 use super::blame::Blame;
 use crate::{AxisId, AxisTile, Kernel, KernelError, Node, Stmt, TileId};
 use expr::Inst;
+use layout::Inserted;
 use std::collections::{BTreeMap, BTreeSet};
 
 type Checked = Result<(), KernelError>;
@@ -36,7 +37,7 @@ pub(super) fn check(k: &Kernel, loops: &[AxisTile], body: &[Node]) -> Checked {
 fn once(k: &Kernel, all: &[Placed]) -> Checked {
     let b = Blame::of(k);
     for a in k.ordered() {
-        let loops: BTreeSet<usize> = all.iter().filter_map(|s| s.instance(a)).collect();
+        let loops: BTreeSet<usize> = all.iter().filter_map(|s| s.instance(a)).inserted();
         b.need(loops.len() <= 1, "ordered", || {
             format!(
                 "a statement apart from axis '{}' stands between two that belong into its loop",
@@ -97,7 +98,7 @@ fn partial(k: &Kernel, all: &[Placed]) -> Checked {
     let b = Blame::of(k);
     let name = |t: TileId| &k.tiles[t as usize].name;
     let instances: BTreeSet<(AxisId, usize)> =
-        all.iter().flat_map(|s| s.loops.iter().copied()).collect();
+        all.iter().flat_map(|s| s.loops.iter().copied()).inserted();
     for l in instances {
         let body: Vec<&Stmt> = all
             .iter()
@@ -110,7 +111,7 @@ fn partial(k: &Kernel, all: &[Placed]) -> Checked {
             .filter(|s| !matches!(s, Stmt::Relabel { along: Some(a), .. } if *a == l.0))
             .flat_map(|s| s.writes())
             .filter(|&t| !k.tiles[t as usize].axes.contains(&l.0))
-            .collect();
+            .inserted();
         // The statement (by position) whose rescaling covers a tile's partial value.
         let mut made: BTreeMap<TileId, usize> = BTreeMap::new();
         // Tiles computed from partial values, with the folds that stand behind them.

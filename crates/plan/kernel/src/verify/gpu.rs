@@ -1,6 +1,7 @@
 //! Rules of tiles in shared memory, and of how axes lie over threads.
 use super::blame::{Blame, unique};
 use crate::{AxisId, GpuMapping, Kernel, KernelError, Place, Schedule, Stmt, TileId};
+use layout::Inserted;
 use std::collections::BTreeSet;
 
 /// Neighbours that one thread may have together.
@@ -62,7 +63,7 @@ fn together(
     if matches!(stmt, Stmt::Load { dst, .. } if copied(*dst)) {
         return Ok(());
     }
-    let mut axes: BTreeSet<AxisId> = stmt.over().iter().copied().collect();
+    let mut axes: BTreeSet<AxisId> = stmt.over().iter().copied().inserted();
     if let Stmt::Contract { acc, a, b, .. } = stmt {
         let (whole, apart) = axes.iter().partition(|x| s.sums_whole(k, *acc, **x));
         axes = apart;

@@ -4,6 +4,7 @@ use super::relabel;
 use crate::{Access, AxisId, Kernel, KernelError, Rescale, Role, Stmt, TileId};
 use expr::{Expr, Inst, Monoid};
 use layout::DType;
+use layout::Inserted;
 use std::collections::BTreeSet;
 
 const MAX_AXES: usize = 64;
@@ -153,7 +154,7 @@ fn operand(k: &Kernel, b: &Blame, at: usize) -> Checked {
 
 /// Axes that an access depends on, sorted: those of its terms, its bounds and its indices.
 pub(super) fn access_axes(k: &Kernel, a: &Access) -> Vec<AxisId> {
-    let mut axes: BTreeSet<AxisId> = a.terms.iter().map(|t| t.axis).collect();
+    let mut axes: BTreeSet<AxisId> = a.terms.iter().map(|t| t.axis).inserted();
     axes.extend(a.bounds.iter().flat_map(|b| b.terms.iter().map(|t| t.0)));
     for i in &a.indexed {
         let by = &k.operands[i.by as usize].access;

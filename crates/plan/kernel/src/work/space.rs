@@ -1,6 +1,7 @@
 //! Extents and addresses of a tile program as numbers, at given dims. The other files of `work` count with
 //! them.
 use crate::{AxisId, Kernel, Operand, Stmt, TileId, TileProgram};
+use layout::Arrange;
 
 /// Address part of an operand with numbers: coordinates along `axis` by `leaves` of (extent,
 /// stride), outermost first.
@@ -112,7 +113,7 @@ impl Space {
             .filter(|&(t, l)| terms[t].leaves[l].1 != 0.0)
             .collect();
         let stride = |&(t, l): &(usize, usize)| terms[t].leaves[l].1;
-        order.sort_by(|a, b| stride(a).total_cmp(&stride(b)));
+        order.arrange_by(|a, b| stride(a).total_cmp(&stride(b)));
         let through_indices = |a: &usize| depends[*a] && !terms.iter().any(|t| t.axis == *a);
         let gathered = (0..depends.len()).filter(through_indices).collect();
         self.order.push(order);

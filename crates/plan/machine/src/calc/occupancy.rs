@@ -7,6 +7,7 @@
 //! on CTA barriers are counted.
 
 use crate::Limits;
+use layout::Arrange;
 
 /// What a CTA of a kernel asks for, launched as our own backend does: opted in to all of the shared
 /// memory, the driver's own carve-out, one barrier.
@@ -297,7 +298,7 @@ pub fn occupancy_steps(l: &Limits, b: &Launch) -> Vec<OccupancyStep> {
     );
     let sizes = l.threads_per_cta.map_or(0, |t| t.value.min(1 << 14)) / warp;
     let mut others: Vec<u64> = (1..=sizes).map(|k| k * warp).collect();
-    others.sort_by_key(|t| (t.abs_diff(b.threads), *t));
+    others.arrange_by_key(|t| (t.abs_diff(b.threads), *t));
     first(
         "threads",
         b.threads,

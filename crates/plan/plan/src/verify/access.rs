@@ -9,6 +9,7 @@
 use super::equal::Equal;
 use crate::Reach;
 use kernel::{Access, AxisId, Bound, Kernel, Operand};
+use layout::Arrange;
 use layout::{Atom, Dim, DimBox, Sym};
 use std::collections::BTreeSet;
 
@@ -286,7 +287,7 @@ impl Prover<'_> {
                 }
             }
         }
-        found.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+        found.arrange_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
         found
             .into_iter()
             .any(|(_, a)| self.without(&terms, a, fuel))
@@ -593,7 +594,7 @@ impl Prover<'_> {
             let top = |d: &Dim| self.dims.at_top(d).unwrap_or(0);
             parts.push(((top(&p.stride), top(&p.extent)), p));
         }
-        parts.sort_by_key(|p| p.0);
+        parts.arrange_by_key(|p| p.0);
         // Each stride steps over everything that the smaller ones reach.
         let mut reach = Dim::ONE;
         for (_, p) in parts {

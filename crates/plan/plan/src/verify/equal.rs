@@ -6,6 +6,7 @@
 //! (`h = 2*floordiv(h + 1, 2)`) is solved for the floors, which become symbols of their own.
 use super::access::{MAX_NORM, norm};
 use crate::Constraint;
+use layout::Arrange;
 use layout::{Atom, Dim, DimBox, Range, Sym};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -148,7 +149,7 @@ impl Equal {
                 found.push((cost(&value), s.clone(), value));
             }
         }
-        found.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+        found.arrange_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
         for (_, s, value) in found {
             let mut used = BTreeSet::new();
             value.symbols(&mut used);

@@ -2,6 +2,7 @@
 use super::access::{BUDGET, Prover, Shape};
 use kernel::{AxisId, Kernel, Role, Stmt};
 use layout::DimBox;
+use layout::Inserted;
 use std::collections::BTreeSet;
 
 /// Ends of ranges for sizes of which nothing is said, the largest first: proofs leave those out that could
@@ -19,7 +20,7 @@ pub struct Race {
 
 /// Axes that a schedule may share out over tasks.
 fn shared_out(k: &Kernel) -> BTreeSet<AxisId> {
-    let mut axes: BTreeSet<AxisId> = (0..k.axes.len() as AxisId).collect();
+    let mut axes: BTreeSet<AxisId> = (0..k.axes.len() as AxisId).inserted();
     for s in &k.body {
         s.over().iter().for_each(|a| {
             axes.remove(a);

@@ -8,6 +8,7 @@ use super::{PlanOptions, Planner};
 use crate::merge::{ItemMerge, join, joinings};
 use crate::relayout::{Order, Region, Relayout, regions, relaid, without_copies};
 use layout::DimBox;
+use layout::{Arrange, Inserted};
 use plan::{Alternative, Fate, Item, ItemWork, Plan, Program, Segment, ValueIx, Why};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +26,7 @@ fn took(plan: &Plan) -> BTreeMap<&str, f64> {
     let steps = plan.blocks().flat_map(|b| &b.steps);
     steps
         .map(|s| (s.name.as_str(), s.predicted.time_s))
-        .collect()
+        .inserted()
 }
 
 fn seconds(took: &BTreeMap<&str, f64>, items: &[&Item]) -> f64 {
@@ -83,7 +84,7 @@ impl Planner {
         let (quick, took) = (self.quick(), took(plan));
         let mut kinds = pair_kinds(program, &took);
         kinds.retain(|k| k.0 >= LONG * plan.predicted.time_s);
-        kinds.sort_by(|a, b| b.0.total_cmp(&a.0));
+        kinds.arrange_by(|a, b| b.0.total_cmp(&a.0));
         kinds.truncate(LOOKED);
         let mut whys = vec![];
         let mut chosen: Vec<ItemMerge> = vec![];
@@ -163,7 +164,7 @@ impl Planner {
             })
             .filter(|r| r.0 >= LONG * plan.predicted.time_s)
             .collect();
-        all.sort_by(|a, b| b.0.total_cmp(&a.0));
+        all.arrange_by(|a, b| b.0.total_cmp(&a.0));
         all.truncate(LOOKED);
         let looked = EvaluatedRegions {
             planner: self.quick(),
@@ -230,7 +231,7 @@ impl EvaluatedRegions<'_> {
         let at: BTreeSet<(usize, usize)> = of
             .iter()
             .flat_map(|r| r.items.iter().map(|&i| (r.segment, i)))
-            .collect();
+            .inserted();
         let own = at.iter().map(|&(s, i)| p.segments[s].items()[i].clone());
         let own: Vec<Item> = own.collect();
         let own = without_copies(p, &own, &self.moved(p, of)).0;
@@ -241,7 +242,7 @@ impl EvaluatedRegions<'_> {
     fn moved(&self, p: &Program, of: &[&Region]) -> BTreeSet<ValueIx> {
         let all = of.iter().flat_map(|r| &r.values).copied();
         all.filter(|&v| p.value(v).layout != self.program.value(v).layout)
-            .collect()
+            .inserted()
     }
 
     /// All regions that can be in the one order that gains most, where that is several and gains.
@@ -325,7 +326,7 @@ impl EvaluatedRegions<'_> {
             p.whys.push(l.why(&p, r));
         }
         let moved = self.moved(&p, &of);
-        let places: BTreeSet<usize> = of.iter().map(|r| r.segment).collect();
+        let places: BTreeSet<usize> = of.iter().map(|r| r.segment).inserted();
         for s in places {
             let (items, gone) = without_copies(&p, p.segments[s].items(), &moved);
             if let Segment::Straight(own) = &mut p.segments[s] {

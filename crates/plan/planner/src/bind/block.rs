@@ -12,6 +12,7 @@ use super::waits::{Bytes, Touch, lives, waits};
 use crate::state::StateValue;
 use foldhash::HashMap;
 use kernel::{Kernel, Role, Schedule, work};
+use layout::{Arrange, Inserted};
 use layout::{DType, Dim, DimMap};
 use machine::{Cost, Work, predict};
 use plan::{
@@ -173,7 +174,7 @@ impl<'a> BlockBuilder<'a> {
 
     fn ports(&mut self, rim: &BlockInterface, states: &[StateValue]) -> Result<(), PlanError> {
         let state_of = |v: ValueIx| states.iter().position(|s| s.past == v || s.present == v);
-        let copies: BTreeSet<ValueIx> = rim.copies.iter().copied().collect();
+        let copies: BTreeSet<ValueIx> = rim.copies.iter().copied().inserted();
         let mut buffers: BTreeMap<usize, BufferId> = BTreeMap::new();
         for (out, list) in [(false, &rim.inputs), (true, &rim.outputs)] {
             for (i, &v) in list.iter().enumerate() {
@@ -240,7 +241,7 @@ impl<'a> BlockBuilder<'a> {
         }
         self.block
             .states
-            .sort_by_key(|s| match self.block.buffers[s.buffer as usize].kind {
+            .arrange_by_key(|s| match self.block.buffers[s.buffer as usize].kind {
                 BufferKind::State(n) => n,
                 _ => 0,
             });

@@ -1,5 +1,6 @@
 //! The context of one bind: machine, target, dims, workers. Every decision reads it.
 use kernel::{AxisId, Kernel, OperandId, Prints, Role, Schedule, Stmt, Target, TileId};
+use layout::Arrange;
 use layout::{Dim, DimBox};
 use machine::Machine;
 use std::sync::Arc;
@@ -207,7 +208,7 @@ impl<'a> Space<'a> {
             0 => i64::MAX,
             s => s,
         };
-        v.sort_by_key(|&a| (key(a), std::cmp::Reverse(a)));
+        v.arrange_by_key(|&a| (key(a), std::cmp::Reverse(a)));
         v
     }
 

@@ -8,6 +8,7 @@ use super::{MemorySaving, PlanOptions, Planner};
 use crate::split::{ItemSplit, apart, partings};
 use foldhash::HashMap;
 use kernel::Kernel;
+use layout::{Arrange, Inserted};
 use layout::{Dim, DimBox, Layout};
 use plan::{
     Allotment, Alternative, Item, ItemWork, Plan, Program, ProgramValue, Segment, ValueIx,
@@ -118,7 +119,7 @@ impl Planner {
         plan::pause();
         let own = program.values.len() as ValueIx;
         // What they need that is computed once.
-        let mut needed: BTreeSet<ValueIx> = items.iter().flat_map(Item::reads).collect();
+        let mut needed: BTreeSet<ValueIx> = items.iter().flat_map(Item::reads).inserted();
         let mut init: Vec<Item> = Vec::new();
         for i in program.init.iter().rev() {
             if i.writes().iter().any(|v| needed.contains(v)) {
@@ -228,7 +229,7 @@ fn kinds<'a>(program: &'a Program, plan: &Plan) -> Vec<Kind<'a>> {
     let steps = plan.blocks().flat_map(|b| &b.steps);
     let took: BTreeMap<&str, f64> = steps
         .map(|s| (s.name.as_str(), s.predicted.time_s))
-        .collect();
+        .inserted();
     let mut out: Vec<Kind> = Vec::new();
     let mut alike = Alike::default();
     for (s, segment) in program.segments.iter().enumerate() {
@@ -252,7 +253,7 @@ fn kinds<'a>(program: &'a Program, plan: &Plan) -> Vec<Kind<'a>> {
     }
     let least = LONG * plan.predicted.time_s;
     out.retain(|k| k.seconds >= least);
-    out.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    out.arrange_by(|a, b| b.seconds.total_cmp(&a.seconds));
     out.truncate(KINDS);
     out
 }

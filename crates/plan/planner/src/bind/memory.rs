@@ -1,4 +1,5 @@
 //! Offsets in the arena: buffers whose lives do not meet may share bytes.
+use layout::Arrange;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
@@ -83,7 +84,7 @@ pub fn assign(lives: &[Life], align: u64) -> (Vec<u64>, u64) {
     let mut best: Option<(Vec<u64>, u64)> = None;
     for key in ORDERS {
         let mut order: Vec<usize> = (0..lives.len()).collect();
-        order.sort_by_key(|&i| (key(&lives[i]), i));
+        order.arrange_by_key(|&i| (key(&lives[i]), i));
         let found = placed(lives, &order, align);
         if best.as_ref().is_none_or(|b| found.1 < b.1) {
             best = Some(found);
@@ -178,7 +179,7 @@ impl Placed {
 pub fn in_time(lives: &[Life], align: u64) -> (Vec<u64>, u64) {
     let mut offsets = vec![0u64; lives.len()];
     let mut order: Vec<usize> = (0..lives.len()).collect();
-    order.sort_by_key(|&i| (lives[i].first, u64::MAX - lives[i].bytes, lives[i].last, i));
+    order.arrange_by_key(|&i| (lives[i].first, u64::MAX - lives[i].bytes, lives[i].last, i));
     // What is free below the last byte in use: by offset with its end, and by size.
     let mut free: BTreeMap<u64, u64> = BTreeMap::new();
     let mut sizes: BTreeSet<(u64, u64)> = BTreeSet::new();

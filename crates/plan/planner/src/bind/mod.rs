@@ -41,6 +41,7 @@ use ctx::Ctx;
 use foldhash::HashMap;
 pub use forecast::{predict_again, predict_steps};
 use kernel::Target;
+use layout::{Arrange, Inserted};
 use layout::{DimBox, DimMap, Symbols};
 use machine::{Cost, Machine, MachineKind};
 pub use placement::Placement;
@@ -575,7 +576,7 @@ fn rims(program: &Program, whole: &ValueUses, states: &[state::StateValue]) -> V
         reads.push(r);
         writes.push(w);
     }
-    let wanted: BTreeSet<ValueIx> = program.outputs.iter().map(|o| o.1).collect();
+    let wanted: BTreeSet<ValueIx> = program.outputs.iter().map(|o| o.1).inserted();
     let constant = |v: ValueIx| {
         matches!(
             program.value(v).origin,
@@ -610,7 +611,7 @@ fn rims(program: &Program, whole: &ValueUses, states: &[state::StateValue]) -> V
     for &v in wanted.iter().filter(|v| !made(v)) {
         rims[last].copies.push(v);
     }
-    let mut copied: BTreeSet<ValueIx> = rims[last].copies.iter().copied().collect();
+    let mut copied: BTreeSet<ValueIx> = rims[last].copies.iter().copied().inserted();
     let mut before = None;
     for (i, s) in program.segments.iter().enumerate() {
         for v in control_reads(s)
@@ -637,15 +638,15 @@ fn rims(program: &Program, whole: &ValueUses, states: &[state::StateValue]) -> V
                 r.inputs.push(s.past);
             }
         }
-        let mut there: BTreeSet<ValueIx> = r.inputs.iter().copied().collect();
+        let mut there: BTreeSet<ValueIx> = r.inputs.iter().copied().inserted();
         for &v in &r.copies {
             if matches!(program.value(v).origin, ValueOrigin::Input(_)) && there.insert(v) {
                 r.inputs.push(v);
             }
             r.outputs.push(v);
         }
-        r.inputs.sort_by_key(|&v| (input(v), v));
-        r.outputs.sort_by_key(|&v| (output(v), v));
+        r.inputs.arrange_by_key(|&v| (input(v), v));
+        r.outputs.arrange_by_key(|&v| (output(v), v));
         r.outputs.dedup();
     }
     rims

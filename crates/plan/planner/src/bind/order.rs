@@ -3,6 +3,7 @@
 //! The program's order is kept unless another one lowers the peak by a stated share: neighbours in
 //! the program hand values on while they are near.
 use layout::DimBox;
+use layout::Inserted;
 use plan::{Item, Program, ValueIx, ValueOrigin};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -147,7 +148,8 @@ impl Lives {
         for (i, t) in touched.iter().enumerate() {
             t.iter().for_each(|&v| users.entry(v).or_default().push(i));
         }
-        let mut left: BTreeMap<ValueIx, usize> = users.iter().map(|(&v, u)| (v, u.len())).collect();
+        let mut left: BTreeMap<ValueIx, usize> =
+            users.iter().map(|(&v, u)| (v, u.len())).inserted();
         let mut live: BTreeSet<ValueIx> = BTreeSet::new();
         // How much more is alive after each item.
         let growth = |v: &ValueIx, new: bool, last: bool| {

@@ -6,6 +6,7 @@ use kernel::{
     Access, Axis, AxisId, AxisTile, Bound, CpuMapping, Family, Kernel, Mapping, Operand, OperandId,
     Place, Role, Schedule, Stmt, Term, Tile,
 };
+use layout::Arrange;
 use layout::{Dim, Leaf};
 
 /// Whether an operand can be packed: its extents are numbers, it has elements, and nothing of it is
@@ -126,7 +127,7 @@ impl<'a> Panels<'a> {
             axis: id(self.lane),
             leaves: self.lane_leaves(),
         });
-        t.sort_by_key(|t| t.axis);
+        t.arrange_by_key(|t| t.axis);
         t
     }
 
@@ -182,7 +183,7 @@ impl<'a> Panels<'a> {
         }
         read.terms.iter_mut().for_each(|t| t.axis = id(t.axis));
         read.terms.extend(inside_group);
-        read.terms.sort_by_key(|t| t.axis);
+        read.terms.arrange_by_key(|t| t.axis);
         let n = space.extent(self.lane);
         if self.padded != n {
             read.bounds.push(Bound {

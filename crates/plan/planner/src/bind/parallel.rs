@@ -1,5 +1,6 @@
 //! Work on several threads, for predictions that take long and do not depend on each other.
 
+use layout::Arrange;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, available_parallelism};
 
@@ -35,6 +36,6 @@ pub fn map<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> 
         }
         all
     });
-    all.sort_unstable_by_key(|r| r.0);
+    all.arrange_by_key(|r| r.0);
     all.into_iter().map(|r| r.1).collect()
 }

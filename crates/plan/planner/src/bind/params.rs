@@ -2,6 +2,7 @@
 use super::block::BlockBuilder;
 use super::waits::Bytes;
 use kernel::Role;
+use layout::Inserted;
 use layout::{Dim, Sym, Symbols};
 use plan::{BufferId, Constraint, StepWork, SymbolOrigin, TileMap, tile_map};
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,7 +79,7 @@ impl BlockBuilder<'_> {
         let given: BTreeSet<&Sym> = given
             .map(|s| &s.name)
             .filter(|s| self.ctx.dims.get(s).is_some())
-            .collect();
+            .inserted();
         let of = |c: &Constraint| {
             let mut own = BTreeSet::new();
             c.left.symbols(&mut own);

@@ -5,6 +5,7 @@ use super::schedule::Packed;
 use super::schedule::numbered_as;
 use foldhash::HashMap;
 use kernel::{Kernel, OperandId, Role, Schedule, TileProgram};
+use layout::Arrange;
 use layout::DimBox;
 use machine::{Cost, Work};
 use plan::{
@@ -81,7 +82,7 @@ impl<'a> PriorPlan<'a> {
         if at >= self.steps.len() || name_of(at) != name {
             let sorted = self.sorted.get_or_init(|| {
                 let mut all: Vec<usize> = (0..self.steps.len()).collect();
-                all.sort_by_key(|&at| name_of(at));
+                all.arrange_by_key(|&at| name_of(at));
                 all
             });
             let found = sorted.binary_search_by_key(&name, |&at| name_of(at));
@@ -170,7 +171,7 @@ impl<'a> Prior<'a> {
         let at = |i: &Item| Some(like.step(&i.name)?.number);
         let numbers: Vec<usize> = items.iter().map(at).collect::<Option<_>>()?;
         let mut out: Vec<usize> = (0..items.len()).collect();
-        out.sort_by_key(|&i| numbers[i]);
+        out.arrange_by_key(|&i| numbers[i]);
         // Two items of one name cannot be told apart.
         let apart = out.windows(2).all(|w| numbers[w[0]] != numbers[w[1]]);
         apart.then_some(out)

@@ -14,6 +14,7 @@ use super::forecast::{self, StepForecast};
 use super::prior::Prior;
 use kernel::{Kernel, Schedule, Target};
 use layout::DimBox;
+use layout::{Arrange, Inserted};
 use machine::{Cost, Machine, explain};
 use plan::division::{self, Division, Prediction, ladder, on_shares, value};
 use plan::{
@@ -68,7 +69,7 @@ impl Planner {
             .filter_map(|s| planner.better(s, seen, (told, target), &texts.join(", ")))
             .collect();
         let share = |c: &Candidate| c.gain_s / c.now_s.max(f64::MIN_POSITIVE);
-        out.sort_by(|a, b| share(b).total_cmp(&share(a)));
+        out.arrange_by(|a, b| share(b).total_cmp(&share(a)));
         out
     }
 
@@ -260,7 +261,7 @@ fn others(was: &Plan, plan: &Plan) -> Vec<String> {
             } => Some((s.name.clone(), (kernel.clone(), schedule.clone()))),
             StepWork::Host { .. } => None,
         })
-        .collect()
+        .inserted()
     };
     let (before, now) = (steps(was, false), steps(plan, false));
     let differ = |n: &&String| before.get(*n).is_some_and(|b| *b != now[*n]);
@@ -269,7 +270,7 @@ fn others(was: &Plan, plan: &Plan) -> Vec<String> {
     let (before, now) = (steps(was, true), steps(plan, true));
     let kernel =
         |all: &BTreeMap<String, (Arc<Kernel>, _)>, n: &String| all.get(n).map(|s| s.0.clone());
-    let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let names: BTreeSet<&String> = before.keys().chain(now.keys()).inserted();
     let laid = names
         .iter()
         .filter(|n| kernel(&before, n) != kernel(&now, n))
@@ -394,7 +395,7 @@ pub(super) fn corrections(
             }
         }
     }
-    steps.sort_by(|a, b| b.3.total_cmp(&a.3));
+    steps.arrange_by(|a, b| b.3.total_cmp(&a.3));
     steps.truncate(JUDGED);
     let measured: Vec<f64> = steps.iter().map(|s| s.3).collect();
     explain(told, &measured, &|m, i| {

@@ -7,7 +7,7 @@ use super::places::road_cost;
 use super::{schedule, why};
 use crate::kernels::builder::KernelBuilder;
 use expr::{Binary, Compare, Expr, ExprBuilder, Monoid, Unary};
-use graph::Op;
+use graph::HostSpec;
 use kernel::{AxisId, Family};
 use layout::{DType, Dim, DimBox, Layout};
 use machine::MachineKind;
@@ -116,7 +116,7 @@ impl Sorted {
         let (true, Some(Attr::Str(spec))) = (op.name == "core.sort", op.attrs.get("spec")) else {
             return None;
         };
-        let Ok(Op::Sort {
+        let Ok(HostSpec::Sort {
             axis, descending, ..
         }) = serde_json::from_str(spec)
         else {

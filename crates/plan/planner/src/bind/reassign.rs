@@ -9,6 +9,7 @@ use super::placement::Placement;
 use super::places::road_cost;
 use super::propose::{corrections, described};
 use kernel::Target;
+use layout::{Arrange, Inserted};
 use machine::{Change, Cost, Machine};
 use plan::{
     Alternative, Block, BufferId, Candidate, Observations, Plan, Planner as _, Serving, Step,
@@ -64,7 +65,7 @@ impl Planner {
             .filter_map(|s| planner.cut_anew(s, &self.devices, &texts.join(", ")))
             .collect();
         let share = |c: &Candidate| c.gain_s / c.now_s.max(f64::MIN_POSITIVE);
-        out.sort_by(|a, b| share(b).total_cmp(&share(a)));
+        out.arrange_by(|a, b| share(b).total_cmp(&share(a)));
         out
     }
 
@@ -212,7 +213,7 @@ fn moved(was: &Plan, plan: &Plan) -> Option<String> {
             let own = b.steps.iter().filter(|s| !b.is_road(s));
             own.map(|s| (s.name.clone(), s.device))
         });
-        all.collect()
+        all.inserted()
     };
     let (before, now) = (places(was), places(plan));
     let name = |d: u32| plan.devices.get(d as usize).map_or("?", |d| &d.machine);

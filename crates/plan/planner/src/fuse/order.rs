@@ -1,6 +1,7 @@
 //! Which group needs which, and an order in which each comes after those that it needs: kept up while
 //! groups grow, so that most questions are settled by two numbers.
 
+use layout::Arrange;
 /// Groups that one question looks at: what is further apart is left apart.
 const NEAR: usize = 1024;
 
@@ -96,9 +97,9 @@ impl Order {
         };
         // They share out the places that they have, those before first; each part in its order.
         let mut groups = before;
-        groups.sort_unstable_by_key(|&s| place[s]);
+        groups.arrange_by_key(|&s| place[s]);
         let mut behind = after;
-        behind.sort_unstable_by_key(|&s| place[s]);
+        behind.arrange_by_key(|&s| place[s]);
         groups.extend(behind);
         let mut places: Vec<usize> = groups.iter().map(|&s| place[s]).collect();
         places.sort_unstable();

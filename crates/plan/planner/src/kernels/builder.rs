@@ -4,6 +4,7 @@ use kernel::{
     Access, Axis, AxisId, Bound, Family, Kernel, Label, Operand, OperandId, Rescale, Role, Stmt,
     Term, Tile, TileId,
 };
+use layout::Arrange;
 use layout::{DType, Dim, Layout, Leaf};
 use plan::ValueIx;
 
@@ -289,7 +290,7 @@ impl KernelBuilder {
                 None => return None,
             }
         }
-        terms.sort_by_key(|t| t.axis);
+        terms.arrange_by_key(|t| t.axis);
         Some(Access::strided(layout.offset.clone(), terms))
     }
 }
@@ -334,7 +335,7 @@ impl Window<'_> {
                 terms.push((axis, factor));
             }
         }
-        access.terms.sort_by_key(|t| t.axis);
+        access.terms.arrange_by_key(|t| t.axis);
         if !self.inside {
             access.bounds.push(Bound {
                 terms,

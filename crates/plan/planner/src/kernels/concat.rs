@@ -6,6 +6,7 @@ use super::{Lowering, row_major};
 use crate::fuse::{Anchor, Group};
 use crate::located::Located;
 use graph::{Graph, NodeId, Op, SymbolSource, ValueId, ValueSource, View};
+use layout::Inserted;
 use layout::{Dim, Layout, Sym, Symbols};
 use plan::ValueIx;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,7 +45,7 @@ impl ConcatPlaces {
             SymbolSource::Late { value, .. } => Some(value),
             SymbolSource::Input { .. } => None,
         });
-        let late: BTreeSet<ValueId> = late.collect();
+        let late: BTreeSet<ValueId> = late.inserted();
         for g in groups {
             let splits = match g.anchor {
                 Anchor::Alone(n) => splits(graph, n, &late),
@@ -56,7 +57,7 @@ impl ConcatPlaces {
         }
         let of_input = |s: &&graph::Symbol| matches!(s.source, SymbolSource::Input { .. });
         let given = graph.symbols.iter().filter(of_input);
-        let given: BTreeSet<&Sym> = given.map(|s| &s.name).collect();
+        let given: BTreeSet<&Sym> = given.map(|s| &s.name).inserted();
         let size = |n: NodeId| {
             let out = graph.node(n).outputs[0];
             super::simplify::magnitude(&Dim::product(&graph.value(out).shape))

@@ -7,6 +7,7 @@ use crate::fuse::Group;
 use crate::located::Located;
 use graph::{ConvSpec, NodeId, Op};
 use kernel::{Access, AxisId, Family, Role, Term};
+use layout::Arrange;
 use layout::{DType, Dim, Layout, Leaf};
 use std::collections::BTreeMap;
 
@@ -154,7 +155,7 @@ impl ConvAxes {
             }
             .apply(b, &mut access, &stride(x, 2 + d));
         }
-        access.terms.sort_by_key(|t| t.axis);
+        access.terms.arrange_by_key(|t| t.axis);
         access
     }
 
@@ -173,7 +174,7 @@ impl ConvAxes {
         for (d, tap) in self.taps.iter().enumerate() {
             add_term(&mut access, b, *tap, stride(w, 2 + d));
         }
-        access.terms.sort_by_key(|t| t.axis);
+        access.terms.arrange_by_key(|t| t.axis);
         access
     }
 }
@@ -471,7 +472,7 @@ impl Lowering<'_> {
         add_term(&mut a.y, &b, ag, sy.clone() * t.group_outputs.clone());
         add_term(&mut a.y, &b, ao, sy);
         for a in [&mut a.x, &mut a.w, &mut a.y] {
-            a.terms.sort_by_key(|t| t.axis);
+            a.terms.arrange_by_key(|t| t.axis);
         }
         let out_axes = ab.into_iter().chain(outs.into_iter().flatten());
         let out_axes: Vec<AxisId> = out_axes.chain(ag).chain(ao).collect();

@@ -7,6 +7,7 @@ use crate::located::Located;
 use expr::{Expr, ExprBuilder, Ref};
 use graph::{NodeId, Op, ValueId};
 use kernel::{AxisId, TileId};
+use layout::Arrange;
 use layout::{Dim, Layout, Leaf, Mode};
 use std::collections::BTreeMap;
 
@@ -221,7 +222,7 @@ impl Lowering<'_> {
                 !self.is_output[v.0 as usize] && !self.grows_into_output(v, size, readers);
             if own_order || apart {
                 let dims = body.axes_of(&m);
-                order.sort_by_key(|&d| (dims[d].first().copied().unwrap_or(0), d));
+                order.arrange_by_key(|&d| (dims[d].first().copied().unwrap_or(0), d));
             }
             let dims = body.axes_of(&m);
             let own = match self.is_output[v.0 as usize] {

@@ -6,6 +6,7 @@ use crate::located::Located;
 use expr::ExprBuilder;
 use graph::{NodeId, ValueId};
 use kernel::{AxisId, Family, Kernel, Role};
+use layout::Arrange;
 use layout::{DType, Dim, Layout, Mode};
 use plan::ValueIx;
 
@@ -40,7 +41,7 @@ pub(crate) fn copy_kernel(
         }
         splits.push(extents.len());
     }
-    parts.sort_by_key(|p| (p.0, p.1, p.2));
+    parts.arrange_by_key(|p| (p.0, p.1, p.2));
     let mut dims: Vec<Vec<(usize, AxisId)>> = vec![Vec::new(); splits.len()];
     for (_, d, p, e) in &parts {
         let a = b.axis(&format!("d{d}_{p}"), e);
@@ -154,7 +155,7 @@ impl Lowering<'_> {
             let before = if d == 0 { i64::MAX } else { keys[d - 1] };
             keys.push(if s == 0 { before } else { s });
         }
-        order.sort_by_key(|&d| (std::cmp::Reverse(keys[d]), d));
+        order.arrange_by_key(|&d| (std::cmp::Reverse(keys[d]), d));
         Ok(order)
     }
 

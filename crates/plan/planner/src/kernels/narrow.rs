@@ -4,6 +4,7 @@ use crate::Precision;
 use crate::located::Located;
 use graph::{NodeId, ValueId};
 use kernel::{AxisId, Family};
+use layout::Arrange;
 use layout::{DType, Dim};
 use plan::Why;
 
@@ -47,7 +48,7 @@ impl Lowering<'_> {
         };
         let mut order: Vec<usize> = (0..shape.len()).collect();
         // Steps that depend on dims are those of outer dimensions, which keep their order.
-        order.sort_by_key(|&d| std::cmp::Reverse(step(d).unwrap_or(i64::MAX)));
+        order.arrange_by_key(|&d| std::cmp::Reverse(step(d).unwrap_or(i64::MAX)));
         let name = format!("{}.bf16", self.name(v));
         let to = self.new_value(&name, DType::BF16, &shape, &order);
         let mut b = Builder::new(&name, Family::Map);

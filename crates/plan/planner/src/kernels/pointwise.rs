@@ -5,6 +5,7 @@ use super::{Body, Builder, Lowering, Result};
 use crate::fuse::{Anchor, Group, Mapping};
 use graph::{Op, ValueId};
 use kernel::{AxisId, Family};
+use layout::Arrange;
 use layout::{Dim, Layout, Leaf};
 use std::collections::BTreeMap;
 
@@ -64,7 +65,7 @@ impl Reads {
             }
         }
         if parts.iter().any(|p| p.0.0 == 0) {
-            parts.sort_by_key(|p| (p.1, p.2));
+            parts.arrange_by_key(|p| (p.1, p.2));
         } else {
             parts.sort();
         }

@@ -6,6 +6,7 @@ use crate::fuse::Group;
 use expr::{Binary, ExprBuilder, Monoid};
 use graph::{NodeId, Op, PoolKind, PoolSpec};
 use kernel::{Access, AxisId, Family, Term};
+use layout::Arrange;
 use layout::{DType, Dim, Leaf};
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 fn memory_order(xs: &[Dim], stride: &dyn Fn(usize) -> Dim) -> Vec<usize> {
     let mut order = row_major(xs.len());
     if (0..xs.len()).all(|d| xs[d].is_one() || !stride(d).is_zero()) {
-        order.sort_by_key(|&d| {
+        order.arrange_by_key(|&d| {
             let step = match xs[d].is_one() {
                 true => i64::MAX,
                 false => magnitude(&stride(d)),

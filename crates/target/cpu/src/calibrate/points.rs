@@ -5,6 +5,7 @@ use super::loops::{self, Memory};
 use super::rate::Rate;
 use super::{kernels, team};
 use crate::isa::Isa;
+use layout::Arrange;
 use machine::{
     BandwidthPoint, Contradiction, Extent, LatencyPoint, LevelMeasure, Machine, Measurements,
     OpRate, Subject, WorkerPoint,
@@ -57,7 +58,7 @@ impl Findings {
                 all.push(1.0 - least / most.max(f64::MIN_POSITIVE));
             }
         }
-        all.sort_by(f64::total_cmp);
+        all.arrange_by(f64::total_cmp);
         all.get(all.len() / 2).copied()
     }
 }
@@ -300,12 +301,12 @@ impl<'a> Points<'a> {
                 _ => {}
             }
         }
-        out.bandwidth.sort_by(|a, b| {
+        out.bandwidth.arrange_by(|a, b| {
             (&a.op, a.workers)
                 .cmp(&(&b.op, b.workers))
                 .then(a.bytes.total_cmp(&b.bytes))
         });
-        out.latency.sort_by(|a, b| a.bytes.total_cmp(&b.bytes));
+        out.latency.arrange_by(|a, b| a.bytes.total_cmp(&b.bytes));
     }
 }
 

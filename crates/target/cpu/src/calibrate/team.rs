@@ -1,6 +1,7 @@
 //! Pinned threads that run a loop together, and the measurements of one thread against another.
 
 use super::error::CalibrateError;
+use layout::Arrange;
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -261,7 +262,7 @@ pub(super) fn latency(cpu: usize, slice: Duration, bytes: f64) -> Result<f64, Ca
 }
 
 fn median(mut v: Vec<f64>) -> f64 {
-    v.sort_by(f64::total_cmp);
+    v.arrange_by(f64::total_cmp);
     v.get(v.len() / 2).copied().unwrap_or(0.0)
 }
 

@@ -1,6 +1,7 @@
 //! What an x86 CPU says about itself.
 
 use super::probe::{Cache, Facts};
+use layout::Arrange;
 use std::arch::x86_64::{__cpuid, __cpuid_count, CpuidResult};
 
 /// The leaf of a number, where there is one.
@@ -74,7 +75,7 @@ pub(super) fn caches(affinity: &[usize]) -> Vec<Cache> {
         .take_while(|l| bits(l.eax, 0, 4) != 0)
         .filter_map(|l| cache(l, affinity))
         .collect();
-    caches.sort_by_key(|c| c.level);
+    caches.arrange_by_key(|c| c.level);
     caches.dedup_by_key(|c| c.level);
     caches
 }

@@ -1,5 +1,6 @@
 //! What the system says about itself.
 
+use layout::Arrange;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -243,7 +244,7 @@ fn sysfs_caches(root: &Path, cpu: usize) -> Vec<Cache> {
             });
         }
     }
-    out.sort_by_key(|c| c.level);
+    out.arrange_by_key(|c| c.level);
     out.dedup_by_key(|c| c.level);
     out
 }

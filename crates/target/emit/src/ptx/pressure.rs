@@ -23,6 +23,7 @@ use super::lines::{self, Lines, defines_none};
 use alive::{SLOW, alive, pressure};
 use banks::banked;
 use division::{Divided, Divisor};
+use layout::Arrange;
 use line::{Kind, Line, Parsed, PredicateSource, Rematerialised};
 use loops::{compared_again, compared_early, folded, read_once, settled};
 use order::{ahead, guarded, lean, remade};
@@ -228,7 +229,7 @@ fn parse(text: &Lines, addresses: Addresses) -> Parsed {
 fn labels_in_order(text: &Lines) -> impl Iterator<Item = (usize, usize)> + use<> {
     let all = text.labels.iter().enumerate();
     let mut all: Vec<(usize, usize)> = all.filter_map(|(l, at)| Some((l, (*at)?))).collect();
-    all.sort_by_key(|l| l.1);
+    all.arrange_by_key(|l| l.1);
     all.into_iter()
 }
 

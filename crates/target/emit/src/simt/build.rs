@@ -4,6 +4,7 @@ use super::ir::{Inst, Op, Reg, Ty, Var};
 use expr::{Binary, Compare};
 use foldhash::fast::FixedState;
 use kernel::OperandId;
+use layout::Arrange;
 use layout::{DType, Dim};
 use std::collections::HashMap;
 
@@ -275,7 +276,7 @@ impl Build {
         // Coordinates that change in the same loop and have the same factor are multiplied together, and what
         // changes in the same loop is added up by itself.
         let level = |b: &Self, p: &(Reg, Reg)| b.level(p.0).max(b.level(p.1));
-        parts.sort_by_key(|p| (level(self, p), p.1));
+        parts.arrange_by_key(|p| (level(self, p), p.1));
         let mut sum = self.int(0);
         for own in parts
             .chunk_by(|p, q| level(self, p) == level(self, q))

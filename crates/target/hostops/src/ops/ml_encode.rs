@@ -4,6 +4,7 @@ use crate::args::Args;
 use crate::data;
 use crate::error::{R, Why};
 use layout::DType;
+use layout::Inserted;
 use std::collections::BTreeMap;
 use tensor::{Attr, HostValue, Tensor};
 
@@ -169,7 +170,7 @@ pub(crate) fn cast_map(a: &Args) -> R<Vec<Tensor>> {
     let (cast, form) = (a.text("cast_to", "TO_FLOAT")?, a.text("map_form", "DENSE")?);
     // Of keys that are there twice the last one counts, as in a dict.
     let places = (0..keys.len().min(values.len())).map(|i| (keys.get_i64(i), i));
-    let places: BTreeMap<i64, usize> = places.collect();
+    let places: BTreeMap<i64, usize> = places.inserted();
     let from: Vec<Option<usize>> = match form == "SPARSE" {
         false => places.values().map(|&i| Some(i)).collect(),
         true => {

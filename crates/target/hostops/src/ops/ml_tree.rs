@@ -4,6 +4,7 @@ use crate::args::Args;
 use crate::data::from_f64s;
 use crate::error::{R, Why};
 use layout::DType;
+use layout::Inserted;
 use std::collections::BTreeMap;
 use tensor::Tensor;
 
@@ -65,7 +66,7 @@ pub(crate) fn ensemble(a: &Args, kind: &str, columns: usize, outputs: usize) -> 
         .copied()
         .zip(ids.iter().copied())
         .zip(0..)
-        .collect();
+        .inserted();
     let find = |t: i64, id: i64| {
         at.get(&(t, id))
             .copied()

@@ -3,7 +3,7 @@ use super::{Elem, Fast, Form, In, Out, input};
 use crate::core::spec;
 use crate::data::around;
 use expr::Monoid;
-use graph::Op;
+use graph::HostSpec;
 use layout::DType;
 use tensor::Attrs;
 
@@ -15,7 +15,7 @@ pub(super) struct Sums {
 }
 
 pub(super) fn prepare(attrs: &Attrs) -> Option<Sums> {
-    let Ok(Op::Scan {
+    let Ok(HostSpec::Scan {
         monoid,
         axis,
         exclusive,

@@ -4,7 +4,7 @@ use super::{Elem, Fast, Form, In, Out, input, whole};
 use crate::core::spec;
 use crate::data::{axis, index, next, strides};
 use crate::error::R;
-use graph::{Op, ScatterReduce};
+use graph::{HostSpec, ScatterReduce};
 use layout::DType;
 use tensor::{Attr, Attrs};
 
@@ -12,7 +12,7 @@ pub(super) struct Scatter(ScatterReduce);
 
 pub(super) fn prepare(attrs: &Attrs) -> Option<Scatter> {
     match spec("core.scatter_nd", attrs) {
-        Ok(Op::ScatterNd(r)) => Some(Scatter(r)),
+        Ok(HostSpec::ScatterNd(r)) => Some(Scatter(r)),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 use super::{Elem, Fast, Form, In, Out, input};
 use crate::core::spec;
 use crate::data::around;
-use graph::Op;
+use graph::HostSpec;
 use layout::DType;
 use tensor::Attrs;
 
@@ -13,7 +13,7 @@ pub(super) struct Sort {
 
 pub(super) fn prepare(attrs: &Attrs) -> Option<Sort> {
     match spec("core.sort", attrs) {
-        Ok(Op::Sort {
+        Ok(HostSpec::Sort {
             axis, descending, ..
         }) => Some(Sort { axis, descending }),
         _ => None,

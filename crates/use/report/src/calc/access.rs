@@ -3,6 +3,7 @@ use super::because;
 use crate::table::{Align, Style, Table};
 use crate::units;
 use expr::Expr;
+use layout::Arrange;
 use machine::calc::access::{self, Divergence, GlobalAccess, IndexError, Remedy, SharedAccess};
 use serde::Serialize;
 use std::fmt::Write;
@@ -344,7 +345,7 @@ impl AccessView {
                 rows[at].1[k].push(lane);
             }
         }
-        rows.sort_by_key(|r| r.0);
+        rows.arrange_by_key(|r| r.0);
         const SHOWN: usize = 8;
         for (line, sectors) in rows.iter().take(SHOWN) {
             let cells: Vec<String> = sectors

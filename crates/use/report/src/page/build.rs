@@ -7,6 +7,7 @@ use crate::calc::RooflineView;
 use crate::step::near_traffic;
 use crate::{AdviceView, PlanView, Profile, StepView};
 use kernel::Role;
+use layout::Arrange;
 use machine::{Machine, Work, calc};
 use plan::{
     Activity, Block, BufferKind, Decisions, Fate, NodeFate, Plan, Step, StepWork, Timeline, Wait,
@@ -318,7 +319,7 @@ pub fn timeline(t: &Timeline, numbers: &BTreeMap<&str, u32>) -> PageTimeline {
         };
         raw.push((first + s.lane, s.step, s.start_ns, s.end_ns, 0, what));
     }
-    raw.sort_by_key(|s| (s.0, s.2, s.3));
+    raw.arrange_by_key(|s| (s.0, s.2, s.3));
     let mut joined: Vec<(u32, u32, u64, u64, u32, &'static str)> = Vec::new();
     for s in raw {
         match joined.last_mut() {
@@ -332,7 +333,7 @@ pub fn timeline(t: &Timeline, numbers: &BTreeMap<&str, u32>) -> PageTimeline {
     // Of too many, the longest are what one sees.
     if joined.len() > SPANS {
         let mut lengths: Vec<u64> = joined.iter().map(|s| s.3.saturating_sub(s.2)).collect();
-        lengths.sort_unstable_by(|a, b| b.cmp(a));
+        lengths.arrange_by(|a, b| b.cmp(a));
         let least = lengths[SPANS];
         joined.retain(|s| s.3.saturating_sub(s.2) > least);
     }
@@ -508,7 +509,7 @@ impl PageData {
             .into_iter()
             .map(|(b, t)| (b.to_string(), if total > 0.0 { t / total } else { 0.0 }))
             .collect();
-        bounds.sort_by(|a, b| b.1.total_cmp(&a.1));
+        bounds.arrange_by(|a, b| b.1.total_cmp(&a.1));
         self.bounds = bounds;
         self.sentence = sentence::of(&self);
         self

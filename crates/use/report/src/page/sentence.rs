@@ -1,6 +1,7 @@
 //! The report page's first sentence.
 use super::PageData;
 use crate::units;
+use layout::Arrange;
 
 /// What a bound is in words.
 pub(crate) fn words(bound: &str) -> String {
@@ -18,7 +19,7 @@ pub(crate) fn words(bound: &str) -> String {
 
 /// How many steps, the slowest first, make half of the time.
 fn half(times: &mut [f64]) -> usize {
-    times.sort_by(|a, b| b.total_cmp(a));
+    times.arrange_by(|a, b| b.total_cmp(a));
     let total: f64 = times.iter().sum();
     let mut sum = 0.0;
     for (i, t) in times.iter().enumerate() {

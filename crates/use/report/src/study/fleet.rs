@@ -2,6 +2,7 @@
 use super::{because, label, times};
 use crate::table::{Align, Style, Table};
 use crate::{BodyView, HowRun, counted, units};
+use layout::Arrange;
 use plan::{BufferKind, Plan, StepWork};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -99,7 +100,7 @@ pub fn bounds_of(plan: &Plan, bodies: &[BodyView]) -> Vec<(String, f64)> {
         .into_iter()
         .map(|(b, s)| (b, if total > 0.0 { s / total } else { 0.0 }))
         .collect();
-    out.sort_by(|a, b| b.1.total_cmp(&a.1));
+    out.arrange_by(|a, b| b.1.total_cmp(&a.1));
     out
 }
 

@@ -2,6 +2,7 @@
 use super::{because, label, times};
 use crate::table::{Align, Style, Table};
 use crate::{HowRun, units};
+use layout::Arrange;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -100,7 +101,7 @@ impl WhatIfView {
             }
         }
         let gain = |g: &[&ChangedStep]| (g.len() as f64 * g[0].gain_s()).abs();
-        out.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
+        out.arrange_by(|a, b| gain(b).total_cmp(&gain(a)));
         out
     }
 

@@ -3,6 +3,7 @@
 //! A file's time of change says when it was used: whoever uses it sets it, at most once a minute.
 //! Removing a file takes nothing from a process that has it open or mapped, and processes that
 //! remove at once remove the same.
+use layout::Arrange;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -82,7 +83,7 @@ pub(super) fn shrink(folder: &Path, limit: u64) {
     if total <= limit {
         return;
     }
-    found.sort_by(|a, b| a.used.cmp(&b.used).then(a.path.cmp(&b.path)));
+    found.arrange_by(|a, b| a.used.cmp(&b.used).then(a.path.cmp(&b.path)));
     for f in found {
         if total <= limit {
             break;

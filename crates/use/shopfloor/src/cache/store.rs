@@ -3,6 +3,7 @@ use super::digest::digest;
 use super::pack::{self, Pack};
 use super::{Cache, binary, evict, sealed};
 use device::{PackedBytes, PackedKey, Shelf};
+use layout::Arrange;
 use layout::DimBox;
 use plan::{Allotment, Plan};
 use runtime::PlanStore;
@@ -143,7 +144,7 @@ impl PlanStore for ModelCache {
         };
         let held: Vec<(PackedKey, Bytes)> = joined.iter().flat_map(|p| p.sound()).collect();
         fresh.extend(held.iter().map(|(k, b)| (*k, &b[..])));
-        fresh.sort_by_key(|f| f.0);
+        fresh.arrange_by_key(|f| f.0);
         fresh.dedup_by_key(|f| f.0);
         let mut h = blake3::Hasher::new();
         for f in &fresh {

@@ -14,6 +14,7 @@ use kernel::{
     AxisId, AxisTile, CpuMapping, Mapping, MicroKernel, MicroShape, OperandId, Place, Schedule,
     Stmt, Swizzle, TileId,
 };
+use layout::Arrange;
 use layout::{DType, Dim};
 use std::collections::BTreeSet;
 
@@ -344,7 +345,7 @@ impl<'a, 'b> Frame<'a, 'b> {
         let narrow = ctx.target.micro.iter();
         let narrow = narrow.filter(|s| i64::from(s.nr) <= widest);
         let mut scored: Vec<(f64, &MicroShape)> = narrow.map(|s| (score(s), s)).collect();
-        scored.sort_by(|(x, a), (y, b)| y.total_cmp(x).then((b.nr, b.mr).cmp(&(a.nr, a.mr))));
+        scored.arrange_by(|(x, a), (y, b)| y.total_cmp(x).then((b.nr, b.mr).cmp(&(a.nr, a.mr))));
         let ranked: Vec<&MicroShape> = scored.into_iter().map(|s| s.1).collect();
         let mut shapes: Vec<Option<MicroShape>> =
             ranked.iter().take(ctx.most(3)).map(|s| Some(**s)).collect();

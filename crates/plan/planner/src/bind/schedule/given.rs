@@ -8,6 +8,7 @@ use crate::bind::predict::predict_step;
 use kernel::{
     Given, GpuMapping, Kernel, KernelError, Mapping, Schedule, Target, TargetKind, TileProgram,
 };
+use layout::Arrange;
 use plan::{Alternative, Why};
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ pub(super) fn choose(
             Err(why) => refused.push(why),
         }
     }
-    legal.sort_by(|a, b| a.cost.time_s.total_cmp(&b.cost.time_s));
+    legal.arrange_by(|a, b| a.cost.time_s.total_cmp(&b.cost.time_s));
     let others = legal.iter().skip(1).map(|c| Alternative {
         what: "another schedule of its text".into(),
         predicted_s: c.cost.time_s,

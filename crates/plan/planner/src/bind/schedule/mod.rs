@@ -33,6 +33,7 @@ pub(crate) use candidate::{Arg, Candidate, Choice, Packed, Parts};
 pub(crate) use form::Facts;
 use form::set_chunk;
 use kernel::{Family, Kernel, OperandId, TileProgram};
+use layout::{Arrange, Inserted};
 use machine::{Cost, Work};
 pub(crate) use memo::Memo;
 use plan::{Alternative, Why};
@@ -330,7 +331,7 @@ fn widen(
     best: &mut Vec<Rank>,
 ) {
     let from = list.len();
-    let mut seen: BTreeSet<String> = list.iter().map(|c| c.what.clone()).collect();
+    let mut seen: BTreeSet<String> = list.iter().map(|c| c.what.clone()).inserted();
     for tasks in TASKS {
         let ctx = Ctx {
             forced: Some((tasks * space.ctx.workers as i64).max(1)),
@@ -348,6 +349,6 @@ fn widen(
     let all = Search::all(None, COUNTED);
     best.extend(ranked(space.ctx, list, from, constant, all).unwrap_or_default());
     if let Some(rest) = best.get_mut(1..) {
-        rest.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        rest.arrange_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     }
 }

@@ -6,6 +6,7 @@ use crate::bind::ctx::Ctx;
 use crate::bind::parallel;
 use crate::bind::predict::{counter, predict_step, sketch_step};
 use kernel::{Kernel, Mapping, OperandId, Prints, Schedule, Stmt, TileId, TileProgram};
+use layout::Arrange;
 use machine::{Cost, Work};
 use std::sync::Arc;
 
@@ -260,5 +261,5 @@ fn ranked_by(
 }
 
 fn sort(best: &mut [Rank]) {
-    best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    best.arrange_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
 }

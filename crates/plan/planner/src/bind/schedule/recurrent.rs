@@ -10,6 +10,7 @@ use crate::bind::pack;
 use kernel::{
     AxisId, CpuMapping, Mapping, MicroKernel, MicroShape, OperandId, Place, Schedule, Swizzle,
 };
+use layout::Arrange;
 use layout::{DType, Dim};
 
 /// Weight of elements read per multiply-add when register shapes are ranked.
@@ -132,7 +133,7 @@ fn shapes(
         share_of(space.ctx, s, rows, n) - READS * (1.0 / mr + 1.0 / nr.min((n * depth) as f64))
     };
     let mut ranked: Vec<&MicroShape> = space.ctx.target.micro.iter().collect();
-    ranked.sort_by(|a, b| {
+    ranked.arrange_by(|a, b| {
         score(b)
             .total_cmp(&score(a))
             .then((b.nr, b.mr).cmp(&(a.nr, a.mr)))

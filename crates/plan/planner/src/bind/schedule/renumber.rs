@@ -1,6 +1,7 @@
 //! Kernels and schedules with other orders of their axes and statements.
 
 use kernel::{AxisId, CpuMapping, Kernel, Mapping, Place, Schedule, Stmt, TileId};
+use layout::Arrange;
 use std::sync::Arc;
 
 /// The kernel with every fill and load right before the first statement that needs it, fills first:
@@ -115,7 +116,7 @@ pub(super) fn renumbered(mut k: Kernel, new: &dyn Fn(AxisId) -> AxisId) -> Kerne
     let all = |v: &mut Vec<AxisId>| v.iter_mut().for_each(|a| *a = new(*a));
     for o in &mut k.operands {
         o.access.terms.iter_mut().for_each(|t| t.axis = new(t.axis));
-        o.access.terms.sort_by_key(|t| t.axis);
+        o.access.terms.arrange_by_key(|t| t.axis);
         o.access
             .bounds
             .iter_mut()

@@ -12,6 +12,7 @@ use crate::bind::ctx::{Ctx, Space};
 use crate::bind::predict::{least_seconds, predict_program, predict_step};
 use crate::bind::prior::Earlier;
 use kernel::{AxisId, AxisTile, CpuMapping, Mapping, Schedule};
+use layout::Arrange;
 use layout::DimBox;
 use machine::{Bound, Cost, Work};
 use plan::Why;
@@ -224,7 +225,7 @@ fn cut_further<'a>(ctx: Ctx<'a>, e: &'a Earlier) -> impl Iterator<Item = Arc<Sch
             .map(|a| (space.len(e.schedule, a), a))
             .filter(|a| a.0 > 1 && !e.schedule.loops.iter().any(|l| l.axis == a.1))
             .collect();
-        axes.sort_by(|a, b| b.cmp(a));
+        axes.arrange_by(|a, b| b.cmp(a));
         let mut out = Vec::new();
         for &(len, axis) in axes.iter().take(CUTS) {
             let multiple = multiple(ctx, c, axis);

@@ -10,6 +10,7 @@ use super::{Builder, Lowering, Result, touched};
 use crate::located::Located;
 use graph::{NodeId, RecurrentKind, RecurrentSpec, View};
 use kernel::{Access, AxisId, Family, Label, Term, TileId};
+use layout::Arrange;
 use layout::{DType, Dim, Layout};
 use plan::ValueIx;
 
@@ -362,7 +363,7 @@ impl Layer<'_> {
                 leaves: vec![leaf],
             });
         }
-        terms.sort_by_key(|t| t.axis);
+        terms.arrange_by_key(|t| t.axis);
         Some(Access::strided(l.layout.offset.clone(), terms))
     }
 

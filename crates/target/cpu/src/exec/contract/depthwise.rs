@@ -98,7 +98,7 @@ impl Order {
             taps.a.copy_within(i + 1..taps.n, i);
             taps.n -= 1;
         }
-        taps.a[..taps.n].sort_unstable_by_key(|&a| std::cmp::Reverse(job.b.st[a]));
+        taps.outermost_first(&job.b.st);
         let mut outer = List::NONE;
         taps.merge(len, &job.b.st, &mut outer);
         if let Some(ldw) = ldw

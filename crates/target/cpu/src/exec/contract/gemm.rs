@@ -34,8 +34,7 @@ impl Order {
             }
         }
         // Taps in the order of B's rows.
-        let sorted = &mut taps.a[..taps.n];
-        sorted.sort_unstable_by_key(|&a| std::cmp::Reverse(job.b.st[a]));
+        taps.outermost_first(&job.b.st);
         let mut outer = List::NONE;
         if let (Some(k), true) = (kin, taps.n > 0) {
             taps.push(k);

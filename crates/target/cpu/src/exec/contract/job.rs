@@ -124,6 +124,17 @@ impl List {
         self.n -= first;
     }
 
+    /// Sorts the axes by their strides, largest first.
+    pub(super) fn outermost_first(&mut self, st: &Axes<i64>) {
+        for end in 1..self.n {
+            let mut at = end;
+            while at > 0 && st[self.a[at - 1]] < st[self.a[at]] {
+                self.a.swap(at - 1, at);
+                at -= 1;
+            }
+        }
+    }
+
     pub(super) fn count(&self, len: &Axes<i64>) -> i64 {
         self.as_slice().iter().map(|&a| len[a]).product()
     }

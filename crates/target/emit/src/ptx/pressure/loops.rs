@@ -3,6 +3,7 @@
 use super::line::{
     Kind, Line, Parsed, PredicateSource, Registers, Rematerialised, starts, target, written,
 };
+use layout::Arrange;
 use std::collections::HashMap;
 
 /// A stretch that is jumped over or gone round: its first line and the one behind it.
@@ -77,7 +78,7 @@ pub(super) fn read_once(p: &mut Parsed, held: &[u32], kind: Kind) {
             uses.filter(|u| **u == r).for_each(|u| *u = own);
         }
     }
-    reads.sort_by_key(|r| r.0);
+    reads.arrange_by_key(|r| r.0);
     insert(p, reads);
 }
 
@@ -206,7 +207,7 @@ pub(super) fn compared_early(p: &mut Parsed) {
             p.lines[i] = Line::default();
         }
     }
-    moved.sort_by_key(|m| m.0);
+    moved.arrange_by_key(|m| m.0);
     insert(p, moved);
 }
 

@@ -6,6 +6,7 @@ use super::state::{At, Lower, Result, Run};
 use crate::simt::ir::Reg;
 use expr::{Binary, Compare};
 use kernel::{AxisId, Stmt, TileId};
+use layout::Arrange;
 
 /// Lanes along the columns, and along the rows, of a fragment.
 const LANES: [u32; 2] = [4, 8];
@@ -51,7 +52,7 @@ impl Lower<'_> {
             .collect();
         let place = |a: &AxisId| self.map.columns.iter().position(|c| c == a);
         if columns.iter().all(|a| place(a).is_some()) {
-            columns.sort_by_key(place);
+            columns.arrange_by_key(place);
         }
         columns
     }

@@ -3,6 +3,7 @@
 use super::tables::intensity;
 use super::{IdealOp, PointView, RooflineView};
 use crate::units;
+use layout::Arrange;
 
 /// The level that bounds, if one does.
 fn bounding(p: &PointView) -> Option<&super::LevelPointView> {
@@ -153,7 +154,7 @@ pub fn of_model(v: &RooflineView) -> Vec<String> {
             None => bounds.push((&p.bound, p.roof_s, 1)),
         }
     }
-    bounds.sort_by(|a, b| b.1.total_cmp(&a.1));
+    bounds.arrange_by(|a, b| b.1.total_cmp(&a.1));
     let list: Vec<String> = bounds
         .iter()
         .filter(|b| b.1 > 0.0)

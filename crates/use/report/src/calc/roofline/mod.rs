@@ -8,6 +8,7 @@ mod tables;
 mod view;
 
 use crate::units;
+use layout::Arrange;
 use layout::DType;
 use machine::calc::{self, Ideal, Roofline};
 use machine::{Bound, Machine, NumType, UnitClass};
@@ -307,7 +308,7 @@ impl RooflineView {
                 rate: u.all.value,
             })
             .collect();
-        self.ceilings.sort_by(|a, b| b.rate.total_cmp(&a.rate));
+        self.ceilings.arrange_by(|a, b| b.rate.total_cmp(&a.rate));
         // Widths that do the same are one roof.
         self.ceilings
             .dedup_by(|a, b| a.rate == b.rate && a.unit == b.unit);
@@ -362,7 +363,7 @@ impl RooflineView {
             let each = g.iter().filter_map(|&i| self.points[i].predicted_s);
             each.sum()
         };
-        out.sort_by(|a, b| time(b).total_cmp(&time(a)).then(a.cmp(b)));
+        out.arrange_by(|a, b| time(b).total_cmp(&time(a)).then(a.cmp(b)));
         out
     }
 }

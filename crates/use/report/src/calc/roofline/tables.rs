@@ -4,6 +4,7 @@ use super::super::because;
 use super::{PointView, RooflineView};
 use crate::table::{Align, Style, Table};
 use crate::units;
+use layout::Arrange;
 use std::fmt::Write;
 
 /// Steps shown of a model unless all are asked for.
@@ -239,7 +240,7 @@ impl RooflineView {
             return String::new();
         }
         // Letters are in the order of what takes longest; the others are dots.
-        marks.sort_by_key(|m| (m.0.is_uppercase(), m.0));
+        marks.arrange_by_key(|m| (m.0.is_uppercase(), m.0));
         marks.truncate(NAMED);
         let mut plotted = self.clone();
         for p in &mut plotted.points {

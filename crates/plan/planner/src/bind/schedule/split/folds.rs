@@ -4,6 +4,7 @@ use super::pieces::{Two, Workspace, constant, counts, in_parts, store_parts, two
 use crate::bind::ctx::Space;
 use expr::{Binary, Expr, ExprBuilder, Inst, Monoid, Ref};
 use kernel::{AxisId, Kernel, OperandId, Role, Stmt, Tile, TileId};
+use layout::Inserted;
 use layout::{DType, Dim};
 use std::collections::BTreeSet;
 
@@ -227,7 +228,7 @@ fn of_each_part(
 /// Places of the statements that make the states of a part, without what distances are taken from; `None` where one
 /// asks for a position's number along `axis`.
 fn needed(k: &Kernel, axis: AxisId, folds: &Folds) -> Option<BTreeSet<usize>> {
-    let mut live: BTreeSet<TileId> = folds.all.iter().map(|f| f.state).collect();
+    let mut live: BTreeSet<TileId> = folds.all.iter().map(|f| f.state).inserted();
     let mut places = BTreeSet::new();
     for (at, s) in k.body.iter().enumerate().rev() {
         if matches!(s, Stmt::Store { .. }) || !s.writes().iter().any(|t| live.contains(t)) {

@@ -14,6 +14,7 @@ use super::{gpu, gpu_flat};
 use crate::bind::ctx::{Ctx, Space};
 use crate::bind::launch::handovers;
 use kernel::{AxisId, AxisTile, Family, Kernel};
+use layout::Arrange;
 use layout::{DType, Dim};
 use pieces::Two;
 
@@ -57,7 +58,7 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
         .filter_map(|n| InParts::of(ctx, two(&space, axis, n)?));
     let ways = ways.filter_map(|w| Some((w.found(name, None, f64::MAX)?.rank, w)));
     let mut ways: Vec<(f64, InParts)> = ways.collect();
-    ways.sort_by(|a, b| a.0.total_cmp(&b.0));
+    ways.arrange_by(|a, b| a.0.total_cmp(&b.0));
     ways.truncate(COUNTED);
     let mut best: Option<Found> = None;
     for (sketched, w) in &ways {

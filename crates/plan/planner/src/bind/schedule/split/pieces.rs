@@ -4,6 +4,7 @@ use crate::bind::ctx::Space;
 use crate::bind::schedule::candidate::Arg;
 use expr::{Expr, Inst};
 use kernel::{Access, Axis, AxisId, Kernel, Operand, OperandId, Role, Stmt, Term, Tile, TileId};
+use layout::{Arrange, Inserted};
 use layout::{DType, Dim};
 use std::collections::BTreeSet;
 
@@ -93,7 +94,7 @@ impl Workspace {
         let (elements, parts) = (&self.elements, Dim::Known(self.parts));
         let mut terms = self.terms.clone();
         terms.push(Term::flat(part, parts.clone(), elements.clone()));
-        terms.sort_by_key(|t| t.axis);
+        terms.arrange_by_key(|t| t.axis);
         Operand {
             name: unique(&self.name, k.operands.iter().map(|o| o.name.as_str())),
             dtype: self.dtype,
@@ -202,7 +203,7 @@ pub(super) fn counts(e: &Expr, axis: AxisId) -> bool {
 }
 
 pub(super) fn unique<'n>(name: &str, taken: impl Iterator<Item = &'n str>) -> String {
-    let taken: BTreeSet<&str> = taken.collect();
+    let taken: BTreeSet<&str> = taken.inserted();
     let mut out = name.to_string();
     while taken.contains(out.as_str()) {
         out.push('_');
