@@ -6,6 +6,7 @@
 use crate::emitted::{Emitted, emitted};
 use emit::ptx::{self, ParamValue};
 use kernel::TileProgram;
+use layout::Dim;
 use machine::{NumType, UnitClass, calc};
 use plan::{Block, BufferId, Plan, Step, StepWork};
 use ptx_emulator::{Checks, Launch, Level, MatrixRates, MemoryKind};
@@ -202,17 +203,17 @@ fn shape(
     Ok((all, shape))
 }
 
-/// A parameter's value where so many tasks are walked, as many for each CTA as if all CTAs were there; nothing where
-/// only data say it.
-fn argument(
-    value: &ParamValue,
+/// A parameter's value where so many tasks are walked, as many for each CTA as if all CTAs were there; the dimension
+/// where only data say it.
+fn argument<'p>(
+    value: &'p ParamValue,
     (buffers, fault): (&[u64], u64),
     tasks: u64,
     top: &dyn Fn(&str) -> Option<i64>,
-) -> Option<u64> {
-    Some(match value {
+) -> Result<u64, &'p Dim> {
+    Ok(match value {
         ParamValue::Operand(o) => buffers.get(*o as usize).copied().unwrap_or(fault),
-        ParamValue::Dim(d) => d.eval(top)? as u64,
+        ParamValue::Dim(d) => d.eval(top).ok_or(d)? as u64,
         ParamValue::Tasks(_) => tasks,
         ParamValue::Fault => fault,
     })
@@ -303,13 +304,9 @@ pub fn of_step(
     let tasks = walked.div_ceil(all.max(1)).saturating_mul(ctas);
     for p in &printed.params {
         let own = argument(&p.value, (&buffers, fault), tasks, &top);
-        launch = launch.u64(own.ok_or_else(|| {
-            let name = match &p.value {
-                ParamValue::Dim(d) => d.to_string(),
-                _ => p.name.clone(),
-            };
+        launch = launch.u64(own.map_err(|d| {
             usage(format!(
-                "'{name}' of step '{}' is only known from data",
+                "'{d}' of step '{}' is only known from data",
                 text.step
             ))
         })?);
