@@ -62,7 +62,8 @@ impl Emulated {
             .eval(&lookup)
             .ok_or("the number of tasks has no value")?;
         let mut l = Launch::new(text.entry.as_str());
-        l.grid = [u32::try_from(tasks).map_err(|e| e.to_string())?, 1, 1];
+        let ctas = text.ctas(u64::try_from(tasks).unwrap_or(0));
+        l.grid = [u32::try_from(ctas).map_err(|e| e.to_string())?, 1, 1];
         l.block = [text.threads, 1, 1];
         l.shared = text.shared_bytes;
         l.seed = self.done.get() as u64;
@@ -70,7 +71,7 @@ impl Emulated {
         for p in &text.params {
             l = l.u64(match &p.value {
                 ParamValue::Operand(o) => at[*o as usize],
-                ParamValue::Dim(d) => {
+                ParamValue::Dim(d) | ParamValue::Tasks(d) => {
                     d.eval(&lookup)
                         .ok_or_else(|| format!("'{d}' has no value"))? as u64
                 }

@@ -12,7 +12,7 @@ use crate::Rng;
 pub use case::{Case, Limits};
 pub use chain::{Link, chain};
 pub use dense::panels_of as panels;
-pub(crate) use dense::warpgroup_product;
+pub use dense::warpgroup_product;
 
 /// Makes a case by what an [`Rng`] draws, or takes in turn.
 pub type Make = fn(&mut Rng) -> Case;

@@ -21,6 +21,7 @@ mod suite;
 pub use emulated::{Emulated, arch, is_fault};
 pub use families::{
     CPU_FAMILIES, Case, FAMILIES, Limits, Link, MATRIX_FAMILIES, Make, cases, chain, panels,
+    warpgroup_product,
 };
 pub use matrix::{matrix_schedules, with_image};
 #[cfg(target_os = "linux")]

@@ -256,6 +256,8 @@ fn warpgroups(
         && rng.of(&[true, true, false])
     {
         g.copiers = 4;
+        g.walkers = rng.of(&[0, 1, 2, 3]);
+        g.store_bytes = rng.of(&[0, 16]);
         g.threads += 4 * 32;
         g.registers = rng.of(&[(65536 / g.threads).min(255), 128]);
     }
@@ -300,6 +302,8 @@ fn mapping(
         threads: warps[0] * warps[1] * deep * 32,
         warps,
         copiers: 0,
+        walkers: 0,
+        store_bytes: 0,
         rows: rows.to_vec(),
         columns,
         fragment: Some(fragment),

@@ -228,6 +228,8 @@ pub fn gpu_schedules(
                 threads,
                 warps: [1, threads / 32],
                 copiers: 0,
+                walkers: 0,
+                store_bytes: 0,
                 rows: vec![],
                 columns: vec![],
                 fragment: None,

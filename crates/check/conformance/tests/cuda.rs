@@ -1,9 +1,10 @@
 //! Every family on emulated GPUs through their device.
 use cuda::{CudaDevice, CudaOptions};
 use cuda_emulated::{Checks, EmulatedDriver, EmulatedGpu};
-use shopfloor_conformance::{OnDevice, run, seeds};
+use machine::Way;
+use shopfloor_conformance::{OnDevice, copied_ahead, run, seeds};
 
-fn device(name: &str) -> CudaDevice {
+fn device(name: &str, launch: Option<Way>) -> CudaDevice {
     let gpu = EmulatedGpu::named(name).expect("a name of the catalog");
     // Words at a buffer's end may be read whole, of which a request fills a part.
     let checks = Checks {
@@ -13,7 +14,11 @@ fn device(name: &str) -> CudaDevice {
     let driver = EmulatedDriver::new(vec![gpu.with_sms(4).with_checks(checks)]);
     let machine = machine::Machine::load(name).expect("a machine of the catalog");
     let on = format!("emulated:{name}");
-    CudaDevice::open(&on, &driver, 0, machine, CudaOptions::default()).expect("a device")
+    let options = CudaOptions {
+        launch,
+        ..CudaOptions::default()
+    };
+    CudaDevice::open(&on, &driver, 0, machine, options).expect("a device")
 }
 
 /// A third of the cases of one of the architectures per run.
@@ -27,7 +32,7 @@ fn every_family_agrees() {
         if !share.picks(case) {
             continue;
         }
-        let d = device(name);
+        let d = device(name, None);
         let out = run(&OnDevice(&d), &|n| n % 3 == third, seed, seeds(1));
         let out = out.unwrap_or_else(|e| panic!("{name}: {e}"));
         println!("{name}: {:?}, refused {:?}", out.agreed, out.refused);
@@ -35,5 +40,16 @@ fn every_family_agrees() {
         assert!(out.agreed.len() >= 2, "{:?}", out.agreed);
         // What ran is let go of: nothing is held but what the pool keeps for later.
         assert_eq!(d.memory().allocated, 0, "{:?}", d.memory());
+    }
+}
+
+/// Launched, in graphs and in a kernel that stays, where CTAs take tasks by rules of their own.
+#[test]
+fn tasks_that_ctas_walk_agree_with_the_reference_however_they_are_launched() {
+    for way in Way::ALL {
+        let d = device("h100", Some(way));
+        let last = copied_ahead(&OnDevice(&d), 9400, seeds(8));
+        let last = last.unwrap_or_else(|e| panic!("{way}: {e}"));
+        println!("{way}: up to seed {last}");
     }
 }

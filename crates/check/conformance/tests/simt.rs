@@ -1,8 +1,14 @@
 //! The lowering to threads, without any GPU.
+use emit::simt::ir::{Inst, Warpgroup};
+use emit::simt::{self, Caps, Program};
 use emit::wgsl;
+use kernel::{Mapping, TileProgram};
 use shopfloor_conformance::{
-    Rng, cases, copied_ahead, run, scalars, seeds, simt::Interpreter, special,
+    Rng, cases, copied_ahead, matrix_schedules, run, scalars, seeds, simt as threads,
+    simt::Interpreter, special, warpgroup_product,
 };
+use std::sync::Arc;
+use tensor::Tensor;
 
 /// Refusals for these reasons are random schedules that ask for what cannot be: a register tile read
 /// by threads that do not hold it, or one of an unknown size.
@@ -78,6 +84,74 @@ fn factors_that_warps_copy_agree_with_the_reference() {
     };
     let last = copied_ahead(&subject, 9200, seeds(24)).unwrap_or_else(|e| panic!("{e}"));
     println!("up to seed {last}");
+}
+
+/// Programs whose CTAs walk several tasks, with products under way from one piece to the next, and buffers for each.
+fn walking(count: usize) -> Vec<(Program, Vec<Tensor>)> {
+    let caps = Caps {
+        shuffle: 32,
+        copies: true,
+        warpgroups: true,
+    };
+    let mut found = vec![];
+    let mut rng = Rng::new(77);
+    while found.len() < count {
+        let case = warpgroup_product(&mut rng);
+        let operands = case.kernel.operands.iter();
+        let buffers = operands.map(|o| {
+            let n = o.elements.known().expect("a size");
+            Tensor::zeros(o.dtype, &[n as usize]).expect("memory")
+        });
+        let buffers: Vec<Tensor> = buffers.collect();
+        for s in matrix_schedules(&case.kernel, &mut rng) {
+            let walks = matches!(&s.mapping, Mapping::Gpu(g) if g.walkers == 1);
+            let made = TileProgram::new(case.kernel.clone(), Arc::new(s)).ok();
+            let made = made
+                .filter(|_| walks)
+                .and_then(|p| simt::lower(&p, caps).ok());
+            let several = |p: &Program| p.tasks.known().is_some_and(|n| n > 1);
+            let behind = |p: &Program| {
+                let of =
+                    |i: &Inst| matches!(i, Inst::Pipeline { pipeline, .. } if pipeline.behind > 0);
+                p.body.iter().any(of)
+            };
+            found.extend(
+                made.filter(several)
+                    .filter(behind)
+                    .map(|p| (p, buffers.clone())),
+            );
+        }
+    }
+    found
+}
+
+/// The body of its pipeline.
+fn pipeline(p: &mut Program) -> &mut Vec<Inst> {
+    let found = p.body.iter_mut().find_map(|i| match i {
+        Inst::Pipeline { body, .. } => Some(body),
+        _ => None,
+    });
+    found.expect("a pipeline")
+}
+
+#[test]
+fn stages_that_are_free_too_early_for_the_next_task_are_found_out() {
+    let lookup = |_: &str| None;
+    for (mut p, mut buffers) in walking(4) {
+        threads::run(&p, &lookup, &mut buffers).unwrap_or_else(|e| panic!("{e}\n{p}"));
+        let body = pipeline(&mut p);
+        let freed = body.iter().position(|i| *i == Inst::Freed).expect("it");
+        assert_eq!(body[freed - 1], Inst::Warpgroup(Warpgroup::Wait(0)));
+        body.swap(freed - 1, freed);
+        let e = threads::run(&p, &lookup, &mut buffers).expect_err("a race");
+        assert!(e.contains("product under way"), "{e}\n{p}");
+        let e = simt::verify::verify(&p).expect_err("a rule");
+        assert!(e.contains("from one task to the next"), "{e}");
+        // Nobody gives the last stages back.
+        pipeline(&mut p).retain(|i| *i != Inst::Freed);
+        let e = simt::verify::verify(&p).expect_err("a rule");
+        assert!(e.contains("from one task to the next"), "{e}");
+    }
 }
 
 #[test]

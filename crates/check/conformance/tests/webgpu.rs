@@ -152,6 +152,8 @@ fn doubled(n: i64) -> TileProgram {
             threads: 32,
             warps: [1, 1],
             copiers: 0,
+            walkers: 0,
+            store_bytes: 0,
             rows: vec![],
             columns: vec![],
             fragment: None,

@@ -26,18 +26,24 @@ pub struct Stage {
     pub warps: u32,
     /// Warps that only copy.
     pub copiers: u32,
+    /// Whether CTAs walk tasks.
+    pub walking: bool,
+    /// Bytes that a lane stores at once; 0: what it has.
+    pub store_bytes: u32,
     /// What it reached.
     pub measured: [f64; 4],
 }
 
 /// Of `../shared/gpu/h100-lab.txt`. The stage with bulk copies by threads that multiply too is none that a schedule has.
-pub const STAGES: [Stage; 3] = [
+pub const STAGES: [Stage; 4] = [
     Stage {
         name: "s1 mma.sync 128x128x64 3st",
         tile: (128, 128),
         stages: 3,
         warps: 1,
         copiers: 0,
+        walking: false,
+        store_bytes: 0,
         measured: [121.5, 304.9, 364.5, 356.5],
     },
     Stage {
@@ -46,6 +52,8 @@ pub const STAGES: [Stage; 3] = [
         stages: 5,
         warps: 4,
         copiers: 4,
+        walking: false,
+        store_bytes: 0,
         measured: [220.9, 466.0, 571.5, 598.4],
     },
     Stage {
@@ -54,7 +62,19 @@ pub const STAGES: [Stage; 3] = [
         stages: 4,
         warps: 4,
         copiers: 4,
+        walking: false,
+        store_bytes: 0,
         measured: [129.5, 495.7, 704.7, 760.5],
+    },
+    Stage {
+        name: "s5 128x256 4st",
+        tile: (128, 256),
+        stages: 4,
+        warps: 4,
+        copiers: 4,
+        walking: true,
+        store_bytes: 16,
+        measured: [172.3, 727.6, 802.1, 809.9],
     },
 ];
 
@@ -87,6 +107,8 @@ impl Stage {
         gpu.depths = vec![64];
         gpu.threads = vec![256];
         gpu.copiers = vec![self.copiers];
+        gpu.walking = self.walking;
+        gpu.store_bytes = self.store_bytes;
         gpu.rasters = vec![8];
         gpu.splits = vec![];
         let own = |f: &Fragment| f.warps() == self.warps;

@@ -1,5 +1,5 @@
 //! Products that were measured on an H100, stage by stage of a recipe in plain PTX, as schedules predict them.
-use kernel::{Family, Place, TileProgram};
+use kernel::{Family, Mapping, Place, TileProgram};
 use layout::{DType, DimBox};
 use machine::Machine;
 use plan::{Allotment, Plan, Planner as _, Step, StepWork};
@@ -46,8 +46,8 @@ fn product_of(plan: &Plan) -> (&Step, TileProgram) {
 /// How far a prediction may be from what was measured.
 const WITHIN: f64 = 0.15;
 
-/// That kernels whose warps copy reach 0.95 of the L2 is chosen by the last two stages; all else is what other kernels are
-/// predicted by.
+/// That kernels whose warps copy reach 0.95 of the L2, and all of it where lanes exchange what they store, is chosen by
+/// the last three stages; all else is what other kernels are predicted by.
 #[test]
 fn products_take_what_was_measured_of_their_stage() {
     let mut wrong = String::new();
@@ -55,7 +55,13 @@ fn products_take_what_was_measured_of_their_stage() {
         for (n, measured) in SIZES.into_iter().zip(s.measured) {
             let seconds = 2.0 * (n as f64).powi(3) / (measured * 1e12);
             let plan = planned(s, n);
-            let share = product_of(&plan).0.predicted.time_s / seconds;
+            let (step, program) = product_of(&plan);
+            // A stage whose CTAs walk is one where there are more tasks than CTAs that fit.
+            let walks = matches!(&program.schedule().mapping, Mapping::Gpu(g) if g.walkers > 0);
+            if walks != s.walking {
+                continue;
+            }
+            let share = step.predicted.time_s / seconds;
             let line = format!(
                 "{} at {n}: measured {:.1} us, predicted {share:.2} of it\n",
                 s.name,
@@ -71,24 +77,48 @@ fn products_take_what_was_measured_of_their_stage() {
 }
 
 /// Warps that copy, barriers, bulk copies and registers that are handed over are in the machine code, nothing is spilled,
-/// and products are not put in a row.
+/// and products are not put in a row, for one task per CTA and for CTAs that walk.
 #[test]
 fn warps_that_copy_are_assembled_to_hoppers_instructions() {
-    let text = |plan: &Plan| {
-        let program = product_of(plan).1;
-        let image = |p: &Place| matches!(p, Place::Image { .. });
-        let bulk = program.schedule().places.iter().any(image);
-        (
-            bulk,
-            emit::ptx::emit(&program, "sm_90a").expect("a text").text,
-        )
-    };
-    let all = SIZES.map(|n| text(&planned(&STAGES[2], n)));
-    let (_, text) = all.iter().find(|t| t.0).expect("a factor as it lies");
+    for (stage, walk) in [(&STAGES[2], false), (&STAGES[3], true)] {
+        let text = |n: i64| {
+            let program = product_of(&planned(stage, n)).1;
+            let image = |p: &Place| matches!(p, Place::Image { .. });
+            let bulk = program.schedule().places.iter().any(image);
+            let ptx = emit::ptx::emit(&program, "sm_90a").expect("a text");
+            (bulk && (ptx.walkers > 0) == walk).then_some(ptx.text)
+        };
+        let text = SIZES.into_iter().find_map(text);
+        let text = text.expect("a factor as it lies");
+        let Some(code) = assembled(&text) else { return };
+        for what in [
+            "HGMMA.64x256x16.F32",
+            "UBLKCP",
+            "USETMAXREG",
+            "SYNCS.PHASECHK",
+            "LDGSTS",
+        ] {
+            assert!(code.contains(what), "no {what} in\n{code}");
+        }
+        // Lanes exchange what they store.
+        assert_eq!(code.contains("SHFL"), walk, "{code}");
+        assert_eq!(code.contains("STG.E.128"), walk, "{code}");
+    }
+}
+
+/// The machine code of a text, in which nothing is spilled and no product waits for another; nothing where there is no
+/// assembler.
+fn assembled(text: &str) -> Option<String> {
     let (assembler, disassembler) = match (tool("ptxas"), tool("nvdisasm")) {
         (Ok(a), Ok(d)) => (a, d),
-        (Err(why), _) => return testing::skip("ptxas: warps that copy", &why),
-        (_, Err(why)) => return testing::skip("nvdisasm: warps that copy", &why),
+        (Err(why), _) => {
+            testing::skip("ptxas: warps that copy", &why);
+            return None;
+        }
+        (_, Err(why)) => {
+            testing::skip("nvdisasm: warps that copy", &why);
+            return None;
+        }
     };
     let folder = tempfile::tempdir().expect("a folder");
     let [from, to] = ["product.ptx", "product.cubin"].map(|f| folder.path().join(f));
@@ -108,14 +138,5 @@ fn warps_that_copy_are_assembled_to_hoppers_instructions() {
         "{said}"
     );
     let out = Command::new(disassembler).arg("-c").arg(&to).output();
-    let code = String::from_utf8_lossy(&out.expect("machine code").stdout).to_string();
-    for what in [
-        "HGMMA.64x256x16.F32",
-        "UBLKCP",
-        "USETMAXREG",
-        "SYNCS.PHASECHK",
-        "LDGSTS",
-    ] {
-        assert!(code.contains(what), "no {what} in\n{code}");
-    }
+    Some(String::from_utf8_lossy(&out.expect("machine code").stdout).to_string())
 }

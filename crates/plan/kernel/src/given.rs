@@ -281,10 +281,12 @@ fn gpu(k: &Kernel, text: &str) -> Read<Mapping> {
         threads,
         warps: [warps.0, warps.1],
         copiers,
+        walkers: 0,
         rows,
         columns,
         fragment: fragment(instruction.trim())?,
         load_bytes: 0,
+        store_bytes: 0,
         registers: 0,
         unroll: 1,
         spread: vec![],
@@ -293,10 +295,14 @@ fn gpu(k: &Kernel, text: &str) -> Read<Mapping> {
     for piece in rest {
         if let Some((a, b)) = inside(piece, "loads of ", " B") {
             made.load_bytes = number(&piece[a..b], 1)?;
+        } else if let Some((a, b)) = inside(piece, "stores of ", " B") {
+            made.store_bytes = number(&piece[a..b], 1)?;
         } else if let Some((a, b)) = inside(piece, "loops ", " times") {
             made.unroll = number(&piece[a..b], 1)?;
         } else if let Some((a, b)) = inside(piece, "", " registers") {
             made.registers = number(&piece[a..b], 1)?;
+        } else if let Some((a, b)) = inside(piece, "", " CTAs that walk") {
+            made.walkers = number(&piece[a..b], 1)?;
         } else if let Some(s) = spread(k, piece.trim())? {
             made.spread.push(s);
         } else {

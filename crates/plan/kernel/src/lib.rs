@@ -43,7 +43,7 @@ pub use kernel::{
 pub use recompute::recomputable;
 pub use schedule::{
     CpuMapping, Factors, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Spread,
-    Swizzle, WARP_ROWS,
+    Swizzle, WARP_ROWS, ctas,
 };
 pub use shape::Shape;
 pub use staging::MOST_NEIGHBOURS;

@@ -202,6 +202,11 @@ pub struct GpuMapping {
     /// over the registers that they do not need.
     #[serde(default)]
     pub copiers: u32,
+    /// CTAs that a launch has at most, each of which walks tasks so many apart: its warps that copy bring pieces of the
+    /// next task while the others store what they computed for the last one. 0: a CTA for every task. Where a kernel
+    /// stays, its CTAs take tasks by rules of their own, one at a time.
+    #[serde(default)]
+    pub walkers: u32,
     /// The accumulator's row axes (outermost first).
     pub rows: Vec<AxisId>,
     /// The accumulator's column axes.
@@ -210,6 +215,10 @@ pub struct GpuMapping {
     pub fragment: Option<Fragment>,
     /// Bytes per global load instruction.
     pub load_bytes: u32,
+    /// Bytes per global store instruction of a matrix instruction's results at most, for which lanes exchange them where
+    /// neighbours lie together; 0: each lane stores what it has.
+    #[serde(default)]
+    pub store_bytes: u32,
     /// Registers per thread that the kernel may use.
     pub registers: u32,
     /// Times that the innermost loops over a thread's own positions are written out (without a
@@ -223,6 +232,14 @@ pub struct GpuMapping {
     /// what the kernel computes and what it is predicted to take are read off the tile program still.
     #[serde(default)]
     pub code: Option<Arc<Code>>,
+}
+
+/// CTAs of a launch for so many tasks, of [`GpuMapping::walkers`].
+pub fn ctas(walkers: u32, tasks: u64) -> u64 {
+    match walkers {
+        0 => tasks,
+        n => tasks.min(n.into()),
+    }
 }
 
 fn once() -> u32 {
@@ -273,6 +290,7 @@ impl GpuMapping {
         GpuMapping {
             threads: self.computing(),
             copiers: 0,
+            walkers: 0,
             ..self.clone()
         }
     }

@@ -83,12 +83,18 @@ pub struct GpuTarget {
     /// Warps to choose from that only copy, beside products of warpgroups; none: all threads copy.
     #[serde(default)]
     pub copiers: Vec<u32>,
+    /// Whether CTAs some of whose warps only copy can walk tasks; else each has one task.
+    #[serde(default)]
+    pub walking: bool,
     /// Tensor-core instructions.
     pub fragments: Vec<Fragment>,
     /// Swizzles the emitter can print.
     pub swizzles: Vec<Swizzle>,
     /// Bytes per global load instruction to choose from.
     pub load_bytes: Vec<u32>,
+    /// Bytes per global store instruction that warpgroups exchange results for; 0: they do not.
+    #[serde(default)]
+    pub store_bytes: u32,
     /// Times that innermost loops may be written out; none: once.
     #[serde(default)]
     pub unrolls: Vec<u32>,

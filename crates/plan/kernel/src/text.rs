@@ -184,7 +184,7 @@ pub(crate) fn mapping(k: &Kernel, m: &Mapping) -> String {
                 ),
             };
             format!(
-                "cta {} threads, warps {}, rows {}, columns {}, {fragment}{spread}, loads of {} B{}, {} registers",
+                "cta {} threads, warps {}, rows {}, columns {}, {fragment}{spread}, loads of {} B{}{}, {} registers{}",
                 g.threads,
                 g.warps_text(),
                 axes(k, &g.rows),
@@ -194,7 +194,15 @@ pub(crate) fn mapping(k: &Kernel, m: &Mapping) -> String {
                     1 => String::new(),
                     n => format!(", loops {n} times"),
                 },
-                g.registers
+                match g.store_bytes {
+                    0 => String::new(),
+                    n => format!(", stores of {n} B"),
+                },
+                g.registers,
+                match g.walkers {
+                    0 => String::new(),
+                    n => format!(", {n} CTAs that walk"),
+                }
             )
         }
     }

@@ -26,6 +26,8 @@ fn target(kind: TargetKind, shared_bytes: u64) -> Target {
             depths: vec![],
             stages: vec![],
             copiers: vec![],
+            walking: false,
+            store_bytes: 0,
             fragments: vec![],
             swizzles: vec![],
             load_bytes: vec![],

@@ -229,10 +229,14 @@ fn schedules_of_every_kind_are_read_back() {
         (g.threads, g.copiers, g.warps) = (384, 4, [8, 1]);
         g.fragment = g.fragment.map(|f| Fragment { m: 64, n: 128, ..f });
         assert_eq!((g.computing(), g.shared_out()), (256, [224, 56]));
+        (g.walkers, g.store_bytes) = (132, 16);
+        assert_eq!([7, 512].map(|n| kernel::ctas(g.walkers, n)), [7, 132]);
     }
     copied.places[1] = Place::Image { stages: 3 };
     let text = given_round_trip(&with_image(k), vec![copied]);
     assert!(text.contains("warps 8x1 and 4 to copy,"), "{text}");
+    assert!(text.contains("registers, 132 CTAs that walk"), "{text}");
+    assert!(text.contains(" B, stores of 16 B, "), "{text}");
     assert!(text.contains("in shared, 3 stages, as it lies"), "{text}");
     let read = Declared::parse(&text.replace("and 4", "and 3")).unwrap();
     let e = read.given.verify(&read.kernel).unwrap_err();

@@ -529,12 +529,15 @@ fn mapping() {
     assert_eq!(cpu(|c| c.lanes = Some(9)), "mapping");
     // Warps that copy stand beside warpgroups, and a factor as it lies is copied by them.
     assert_eq!(gpu(|g| g.copiers = 4), "mapping");
+    // So do CTAs that walk tasks.
+    assert_eq!(gpu(|g| g.walkers = 132), "mapping");
     let as_it_lies = broken(GPU, |_, s| s.places[1] = Place::Image { stages: 3 });
     assert_eq!(as_it_lies, "image");
     assert_eq!(gpu(|g| g.threads = 0), "mapping");
     assert_eq!(gpu(|g| g.warps = [3, 4]), "mapping");
     assert_eq!(gpu(|g| g.warps = [u32::MAX, u32::MAX]), "mapping");
     assert_eq!(gpu(|g| g.load_bytes = 3), "mapping");
+    assert_eq!(gpu(|g| g.store_bytes = 8), "mapping");
     assert_eq!(gpu(|g| g.registers = 300), "mapping");
     assert_eq!(gpu(|g| g.columns = vec![0]), "mapping");
 }

@@ -95,7 +95,7 @@ pub struct EfficiencyTable {
     /// For families without their own.
     #[serde(default)]
     pub default: Efficiencies,
-    /// By family name (`contract`, `conv`, `map`, `row`, ...), or [`COPIED`].
+    /// By family name (`contract`, `conv`, `map`, `row`, ...), [`COPIED`] or [`EXCHANGED`].
     #[serde(default)]
     pub families: BTreeMap<String, Efficiencies>,
     /// What the tiles of products cost, where their kernels' instructions are not known: a library's.
@@ -105,6 +105,8 @@ pub struct EfficiencyTable {
 
 /// Kernels some of whose warps only copy, as a family of [`EfficiencyTable::families`].
 pub const COPIED: &str = "copied";
+/// Such kernels whose lanes exchange results before they store them, so that no sector is written in parts.
+pub const EXCHANGED: &str = "exchanged";
 
 impl EfficiencyTable {
     /// The efficiencies of a family.

@@ -31,8 +31,8 @@ mod work;
 pub use catalog::{CatalogEntry, catalog, lookup};
 pub use change::{CHANGES, Change};
 pub use cost::{
-    Bound, COPIED, Cost, Efficiencies, EfficiencyTable, Phase, Share, predict, predict_phases,
-    predict_seconds,
+    Bound, COPIED, Cost, EXCHANGED, Efficiencies, EfficiencyTable, Phase, Share, predict,
+    predict_phases, predict_seconds,
 };
 pub use error::MachineError;
 pub use explain::{explain, explain_by};

@@ -564,6 +564,8 @@ fn schedule(
             threads,
             warps: [(threads / 32).max(1), 1],
             copiers: 0,
+            walkers: 0,
+            store_bytes: 0,
             rows: vec![],
             columns: vec![],
             fragment: None,

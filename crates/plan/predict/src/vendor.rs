@@ -49,6 +49,8 @@ pub fn vendor_with(machine: &Machine, c: &Constants) -> Option<Target> {
             depths: vec![64, 32, 16],
             stages: vec![4, 3, 2, 1],
             copiers: vec![],
+            walking: false,
+            store_bytes: 0,
             fragments: fragments(machine),
             swizzles,
             load_bytes: vec![16, 8, 4, 2],

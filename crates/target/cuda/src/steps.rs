@@ -37,9 +37,10 @@ pub(crate) struct Words {
 
 /// How a step is launched; numbers of parameters where they depend on a request's dims.
 enum Geometry {
-    /// One CTA per task.
+    /// One CTA per task, or as many as walk tasks, where that is not 0.
     Tasks {
         tasks: u32,
+        walkers: u32,
         threads: u32,
         shared_bytes: u32,
     },
@@ -49,6 +50,12 @@ enum Geometry {
         threads: [u32; 3],
         shared: u32,
     },
+}
+
+/// CTAs of a launch for so many tasks.
+fn ctas(tasks: u32, walkers: u32) -> u32 {
+    // No more than there are tasks.
+    u32::try_from(kernel::ctas(walkers, tasks.into())).unwrap_or(tasks)
 }
 
 impl Geometry {
@@ -65,10 +72,11 @@ impl Geometry {
         match self {
             Geometry::Tasks {
                 tasks,
+                walkers,
                 threads,
                 shared_bytes,
             } => Ok(Launch {
-                grid: [at(tasks, "tasks")?, 1, 1],
+                grid: [ctas(at(tasks, "tasks")?, *walkers), 1, 1],
                 block: [*threads, 1, 1],
                 shared_bytes: *shared_bytes,
                 early: false,
@@ -316,7 +324,10 @@ impl CompiledSteps {
         let fault = |i: usize| Arg::Pointer(words.faults.offset(i as u64 * 4));
         let mut shape = k.geometry.at(p).map_err(|why| self.error(i, why))?;
         shape.early = early && k.early;
-        let tasks = shape.grid.iter().fold(1u32, |n, &g| n.saturating_mul(g));
+        let tasks = match &k.geometry {
+            Geometry::Tasks { tasks, .. } => u32::try_from(p[*tasks as usize]).unwrap_or(0),
+            Geometry::Own { .. } => shape.grid.iter().fold(1u32, |n, &g| n.saturating_mul(g)),
+        };
         if tasks == 0 {
             return Ok(None);
         }
@@ -349,7 +360,7 @@ fn most_shared(gpu: &Gpu) -> u32 {
 fn source(p: &ParamSpec, args: &[u32], params: &mut Params) -> Source {
     match &p.value {
         ParamValue::Operand(o) => Source::Buffer(args[*o as usize] as usize),
-        ParamValue::Dim(d) => Source::Param(params.intern(d)),
+        ParamValue::Dim(d) | ParamValue::Tasks(d) => Source::Param(params.intern(d)),
         ParamValue::Fault => Source::Fault,
     }
 }
@@ -404,6 +415,7 @@ fn together(
         args,
         geometry: Geometry::Tasks {
             tasks: params.intern(&s.tasks),
+            walkers: 0,
             threads: ptx.threads,
             shared_bytes: ptx.shared_bytes,
         },
@@ -443,6 +455,7 @@ fn launch(
     let geometry = match &ptx.own {
         None => Geometry::Tasks {
             tasks: params.intern(&s.tasks),
+            walkers: ptx.walkers,
             threads: ptx.threads,
             shared_bytes: ptx.shared_bytes,
         },

@@ -109,6 +109,8 @@ fn schedule() -> Schedule {
             threads: 128,
             warps: [2, 2],
             copiers: 0,
+            walkers: 0,
+            store_bytes: 0,
             rows: vec![0],
             columns: vec![2],
             fragment: Some(Fragment {

@@ -49,6 +49,7 @@ impl Made {
             dims: vec![],
             operands: vec![buffer("x", false), buffer("y", true)],
             tasks: Dim::ONE,
+            walkers: 0,
             faults: vec![],
             body: vec![],
         })

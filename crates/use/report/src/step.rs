@@ -78,7 +78,12 @@ pub fn schedule_text(kernel: &kernel::Kernel, s: &Schedule) -> String {
                 parts.push(format!("{}x{}", m.mr, m.nr));
             }
         }
-        Mapping::Gpu(g) => parts.push(format!("{} threads {}", g.threads, g.warps_text())),
+        Mapping::Gpu(g) => {
+            parts.push(format!("{} threads {}", g.threads, g.warps_text()));
+            if g.walkers > 0 {
+                parts.push(format!("{} CTAs walk", g.walkers));
+            }
+        }
     }
     parts.join(" | ")
 }

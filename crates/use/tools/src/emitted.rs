@@ -224,7 +224,7 @@ pub fn emulation(
                     (false, _) => format!("buf:{ty}:{count}=zeros"),
                 }
             }
-            ParamValue::Dim(d) => {
+            ParamValue::Dim(d) | ParamValue::Tasks(d) => {
                 format!("s64:{}", top(d).ok_or_else(|| unknown(&format!("'{d}'")))?)
             }
             ParamValue::Fault => "buf:u32:1=zeros".into(),

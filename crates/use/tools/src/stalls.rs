@@ -6,6 +6,7 @@
 use crate::emitted::{Emitted, emitted};
 use emit::ptx::{self, ParamValue};
 use kernel::TileProgram;
+use layout::Dim;
 use machine::{NumType, UnitClass, calc};
 use plan::{Block, BufferId, Plan, Step, StepWork};
 use ptx_emulator::{Checks, Launch, Level, MatrixRates, MemoryKind};
@@ -176,12 +177,12 @@ fn buffers(
     Ok(buffers)
 }
 
-/// The launch of a whole step where dimensions are what `top` says.
+/// The tasks and the launch of a whole step where dimensions are what `top` says.
 fn shape(
     step: &Step,
     printed: &ptx::Ptx,
     top: &dyn Fn(&str) -> Option<i64>,
-) -> Result<ptx::Shape, Error> {
+) -> Result<(u64, ptx::Shape), Error> {
     let usage = |why: String| Error::Usage(why);
     let all = step.tasks.eval(top).and_then(|t| u64::try_from(t).ok());
     let all = all.ok_or_else(|| {
@@ -196,7 +197,26 @@ fn shape(
             step.name
         ))
     };
-    printed.shape(all, &|d| d.eval(top)).ok_or_else(unlaunched)
+    let shape = printed
+        .shape(all, &|d| d.eval(top))
+        .ok_or_else(unlaunched)?;
+    Ok((all, shape))
+}
+
+/// A parameter's value where so many tasks are walked, as many for each CTA as if all CTAs were there; the dimension
+/// where only data say it.
+fn argument<'p>(
+    value: &'p ParamValue,
+    (buffers, fault): (&[u64], u64),
+    tasks: u64,
+    top: &dyn Fn(&str) -> Option<i64>,
+) -> Result<u64, &'p Dim> {
+    Ok(match value {
+        ParamValue::Operand(o) => buffers.get(*o as usize).copied().unwrap_or(fault),
+        ParamValue::Dim(d) => d.eval(top).ok_or(d)? as u64,
+        ParamValue::Tasks(_) => tasks,
+        ParamValue::Fault => fault,
+    })
 }
 
 /// Runs the step named or numbered `step` of `plan` on the emulator under the figures of `machine`, over
@@ -250,7 +270,7 @@ pub fn of_step(
         .allocate(4, MemoryKind::Device)
         .map_err(refused)?;
     let top = |s: &str| plan.dims.get(s).map(|r| r.hi);
-    let shape = shape(found, &printed, &top)?;
+    let (walked, shape) = shape(found, &printed, &top)?;
     let product = |n: [u32; 3]| n.iter().fold(1u64, |p, &n| p.saturating_mul(n.into()));
     let all = product(shape.grid);
     if printed.own.is_some() && all > most_ctas {
@@ -281,17 +301,15 @@ pub fn of_step(
         checks: Checks::none(),
         ..Launch::new(printed.entry.as_str())
     };
+    let tasks = walked.div_ceil(all.max(1)).saturating_mul(ctas);
     for p in &printed.params {
-        launch = launch.u64(match &p.value {
-            ParamValue::Operand(o) => buffers.get(*o as usize).copied().unwrap_or(fault),
-            ParamValue::Dim(d) => d.eval(&top).ok_or_else(|| {
-                usage(format!(
-                    "'{d}' of step '{}' is only known from data",
-                    text.step
-                ))
-            })? as u64,
-            ParamValue::Fault => fault,
-        });
+        let own = argument(&p.value, (&buffers, fault), tasks, &top);
+        launch = launch.u64(own.map_err(|d| {
+            usage(format!(
+                "'{d}' of step '{}' is only known from data",
+                text.step
+            ))
+        })?);
     }
     let (_, stalls) = emulator.time(&module, &launch, &t).map_err(refused)?;
     let clock = machine.workers.clock_hz.value;

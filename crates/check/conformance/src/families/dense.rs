@@ -192,7 +192,7 @@ pub(super) fn matrix_product(rng: &mut Rng) -> Case {
 }
 
 /// A product for instructions of warpgroups, with whole pieces of the depth, along which both factors lie.
-pub(crate) fn warpgroup_product(rng: &mut Rng) -> Case {
+pub fn warpgroup_product(rng: &mut Rng) -> Case {
     let types = rng.of(&[
         (DType::F16, DType::F16, F),
         (DType::BF16, DType::BF16, F),
@@ -202,6 +202,8 @@ pub(crate) fn warpgroup_product(rng: &mut Rng) -> Case {
         (DType::I8, DType::U8, DType::I32),
     ]);
     let (m, nn, k) = (rng.some(150), rng.some(100), 128 * rng.some(4));
+    // Lanes exchange what they store where eight neighbours lie together.
+    let nn = if rng.once_in(2) { (nn + 7) / 8 * 8 } else { nn };
     product_sized(rng, [1, m, nn, k], types, true)
 }
 

@@ -49,7 +49,8 @@
 //!   that a statement goes over lie along one direction, but for a sum's axis that lies over the threads of its
 //!   result: then every thread goes over all of it, and all of them see the factors.
 //! - `code`: code of the user's is launched with sizes in symbols of the kernel.
-//! - `mapping`: register tiles and CTA shapes are not empty and name axes that exist, once each.
+//! - `mapping`: register tiles and CTA shapes are not empty and name axes that exist, once each; CTAs walk tasks where
+//!   some of their warps only copy.
 //!
 //! Target ([`TileProgram::fits`])
 //! - `limits`: a CTA has the threads, registers and shared memory that the schedule and its tiles take.

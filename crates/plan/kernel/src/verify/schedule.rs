@@ -1,11 +1,13 @@
 //! Rules of schedules.
 use super::blame::{Blame, unique};
-use crate::{AxisId, Kernel, KernelError, Mapping, Place, Schedule, Stmt};
+use crate::{AxisId, GpuMapping, Kernel, KernelError, Mapping, Place, Schedule, Stmt};
 
 const MAX_STAGES: u32 = 16;
 const MAX_REGISTER_TILE: u32 = 4096;
 const MAX_THREADS: u32 = 1024;
 const WARP: u32 = 32;
+/// CTAs that a launch begins with at most, where these walk tasks.
+const MAX_WALKERS: u32 = 1 << 16;
 /// Warps of a warpgroup.
 const WARPGROUP: u32 = 4;
 
@@ -159,6 +161,31 @@ fn places(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
     Ok(())
 }
 
+/// How wide memory is touched, how often loops are written out, and the registers for it.
+fn accesses(g: &GpuMapping, b: &Blame) -> Checked {
+    b.need(
+        matches!(g.load_bytes, 1 | 2 | 4 | 8 | 16),
+        "mapping",
+        || format!("loads of {} bytes", g.load_bytes),
+    )?;
+    b.need(
+        g.store_bytes == 0 || g.store_bytes == 16 && g.fragment.is_some(),
+        "mapping",
+        || {
+            format!(
+                "stores of {} bytes; 16 for results of matrix instructions",
+                g.store_bytes
+            )
+        },
+    )?;
+    b.need(matches!(g.unroll, 1 | 2 | 4 | 8), "mapping", || {
+        format!("loops written out {} times", g.unroll)
+    })?;
+    b.need((1..=255).contains(&g.registers), "mapping", || {
+        format!("{} registers per thread", g.registers)
+    })
+}
+
 fn mapping(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
     let fits = |list: &[AxisId]| unique(list) && list.iter().all(|&a| (a as usize) < k.axes.len());
     let shape = |n: u32| (1..=MAX_REGISTER_TILE).contains(&n);
@@ -213,22 +240,22 @@ fn mapping(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
                     )
                 },
             )?;
+            b.need(
+                g.walkers == 0 || g.copiers > 0 && g.walkers <= MAX_WALKERS,
+                "mapping",
+                || {
+                    format!(
+                        "{} CTAs walk tasks; up to {MAX_WALKERS} do where some of their warps only copy",
+                        g.walkers
+                    )
+                },
+            )?;
             let products = k.body.iter();
             let products = products.filter(|s| matches!(s, Stmt::Contract { .. }));
             b.need(g.deep() == 1 || products.count() == 1, "mapping", || {
                 "warps lie along the depth of a kernel that is not one product".into()
             })?;
-            b.need(
-                matches!(g.load_bytes, 1 | 2 | 4 | 8 | 16),
-                "mapping",
-                || format!("loads of {} bytes", g.load_bytes),
-            )?;
-            b.need(matches!(g.unroll, 1 | 2 | 4 | 8), "mapping", || {
-                format!("loops written out {} times", g.unroll)
-            })?;
-            b.need((1..=255).contains(&g.registers), "mapping", || {
-                format!("{} registers per thread", g.registers)
-            })?;
+            accesses(g, b)?;
             b.need(
                 g.fragment
                     .is_none_or(|f| shape(f.m) && shape(f.n) && shape(f.k)),

@@ -76,6 +76,8 @@ pub fn gemm_gpu() -> Schedule {
             threads: 256,
             warps: [2, 4],
             copiers: 0,
+            walkers: 0,
+            store_bytes: 0,
             rows: vec![0],
             columns: vec![1],
             fragment: Some(Fragment {

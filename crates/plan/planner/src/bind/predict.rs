@@ -7,8 +7,8 @@ use kernel::{
 };
 use machine::calc;
 use machine::{
-    COPIED, Cost, Efficiencies, NumType, Phase, Traffic, UnitClass, Warps, Work, predict,
-    predict_phases,
+    COPIED, Cost, EXCHANGED, Efficiencies, NumType, Phase, Traffic, UnitClass, Warps, Work,
+    predict, predict_phases,
 };
 use std::sync::Arc;
 
@@ -92,9 +92,10 @@ fn predict_by(ctx: Ctx, program: &TileProgram, counts: Option<CountWarps>) -> Op
         let cost = predict_phases(ctx.machine, &phases, &w, ctx.workers);
         return Some((w, cost));
     };
-    let eff = match g.copiers {
-        0 => eff,
-        _ => table.family(COPIED),
+    let eff = match (g.copiers, g.store_bytes) {
+        (0, _) => eff,
+        (_, 0) => table.family(COPIED),
+        _ => table.family(EXCHANGED),
     };
     let space = Space::new(ctx, kernel);
     let shared = schedule.places.iter().enumerate().map(|(t, p)| {

@@ -344,7 +344,7 @@ impl Cutter<'_> {
                     None => From::Buffer(buffer),
                 }
             }
-            ParamValue::Dim(d) => From::Param(params.intern(d)),
+            ParamValue::Dim(d) | ParamValue::Tasks(d) => From::Param(params.intern(d)),
             ParamValue::Fault => From::Fault,
         };
         let list = own.params.iter().map(from).collect();

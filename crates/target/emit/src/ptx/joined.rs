@@ -111,6 +111,7 @@ pub fn joined(first: &TileProgram, second: &TileProgram, arch: &str) -> Result<J
         threads: all,
         registers: one.registers.max(two.registers),
         shared_bytes: one.shared_bytes.max(two.shared_bytes),
+        walkers: 0,
         held: one.held.max(two.held),
         faults: vec![],
     };

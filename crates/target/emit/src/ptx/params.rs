@@ -9,6 +9,8 @@ pub enum ParamValue {
     Operand(OperandId),
     /// Value of a dimension expression: `.s64`.
     Dim(Dim),
+    /// Number of tasks, where a CTA walks those that the launch's number of CTAs leaves it: `.s64`.
+    Tasks(Dim),
     /// Device address of a 32-bit word that takes the number of a fault, counted from 1: `.u64`.
     Fault,
 }

@@ -16,6 +16,8 @@ pub(crate) struct Printed {
     /// Registers per thread that a kernel of its own is given.
     pub registers: u32,
     pub shared_bytes: u32,
+    /// See [`Ptx::walkers`].
+    pub walkers: u32,
     /// Registers per thread, roughly.
     pub held: u32,
     /// Reasons of faults.
@@ -54,8 +56,15 @@ pub(crate) const ENTRY: &str = "tile_program";
 /// A parameter as a kernel declares it.
 pub(crate) fn declared(p: &ParamSpec) -> String {
     match p.value {
-        ParamValue::Dim(_) => format!("\t.param .s64 {}", p.name),
+        ParamValue::Dim(_) | ParamValue::Tasks(_) => format!("\t.param .s64 {}", p.name),
         _ => format!("\t.param .u64 {}", p.name),
+    }
+}
+
+impl Ptx {
+    /// CTAs of a launch for so many tasks.
+    pub fn ctas(&self, tasks: u64) -> u64 {
+        kernel::ctas(self.walkers, tasks)
     }
 }
 
@@ -68,6 +77,7 @@ impl Printed {
             params: self.params,
             threads: self.threads,
             shared_bytes: self.shared_bytes,
+            walkers: self.walkers,
             registers_estimate: self.held,
             faults: self.faults,
             early: knows_dependents(arch),
@@ -103,10 +113,12 @@ pub struct Ptx {
     pub entry: String,
     /// Parameters in order, 8 bytes each.
     pub params: Vec<ParamSpec>,
-    /// Threads per CTA; CTAs are one per task.
+    /// Threads per CTA; CTAs are one per task, or those of `walkers`.
     pub threads: u32,
     /// Dynamic shared memory per CTA, in bytes.
     pub shared_bytes: u32,
+    /// CTAs of a launch at most, where each walks tasks so many apart; 0: one per task.
+    pub walkers: u32,
     /// Registers per thread that an assembler is expected to take, read off the text.
     pub registers_estimate: u32,
     /// Reasons of faults, whose numbers go to [`ParamValue::Fault`].

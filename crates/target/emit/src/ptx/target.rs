@@ -5,7 +5,7 @@ use kernel::{
     Factors, Family, Form, Fragment, GpuTarget, Printer, Swizzle, Target, TargetKind, TileProgram,
 };
 use layout::DType;
-use machine::{COPIED, Efficiencies, EfficiencyTable};
+use machine::{COPIED, EXCHANGED, Efficiencies, EfficiencyTable};
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
@@ -118,6 +118,11 @@ pub fn target(arch: &str) -> Target {
                 true => vec![0, 4],
                 false => vec![],
             },
+            walking: caps(arch).warpgroups,
+            store_bytes: match caps(arch).warpgroups {
+                true => 16,
+                false => 0,
+            },
             fragments: match arch {
                 "sm_75" => vec![],
                 _ if caps(arch).warpgroups => [warpgroup_fragments(), fragments()].concat(),
@@ -170,7 +175,8 @@ pub fn target(arch: &str) -> Target {
 
 /// Shares of bandwidths and rates: guesses of what well-pipelined kernels without hardware copies reach, and, for those
 /// whose warps copy, the share of the L2 that products on an H100 were measured to reach (shared/gpu/h100-lab.txt, tiles
-/// read in the measured time by 9.7 TB/s: squares of 4096 and 8192 in stage s3a 0.92 and 0.96, in s5 0.97 and 0.98).
+/// read in the measured time by 9.7 TB/s: squares of 4096 and 8192 in stage s3a 0.92 and 0.96; in s5, which writes whole
+/// sectors, 0.97 and 0.98, and all of it in the rounds in which every multiprocessor has a tile).
 fn efficiencies() -> EfficiencyTable {
     let default = Efficiencies::default()
         .with_level("device", 0.85)
@@ -179,9 +185,14 @@ fn efficiencies() -> EfficiencyTable {
         .with_unit("tensor", 0.7)
         .with_unit("fma", 0.75);
     let copied = default.clone().with_level("L2", 0.95);
+    let exchanged = default.clone().with_level("L2", 1.0);
     EfficiencyTable {
         default,
-        families: [(COPIED.to_string(), copied)].into(),
+        families: [
+            (COPIED.to_string(), copied),
+            (EXCHANGED.to_string(), exchanged),
+        ]
+        .into(),
         ..EfficiencyTable::default()
     }
 }

@@ -94,6 +94,8 @@ struct Printing {
     sides: u32,
     /// The barrier of the stage that is filled.
     filled: Option<Name>,
+    /// The piece and the stage that threads which compute have come to.
+    come: Option<[Name; 2]>,
 }
 
 /// Bytes of an element in shared memory.
@@ -217,6 +219,7 @@ pub(super) fn scope(
         dims: vec![],
         operands: vec![],
         tasks: layout::Dim::ONE,
+        walkers: 0,
         faults: vec![],
         body: vec![],
     };
@@ -276,6 +279,15 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
             value: ParamValue::Dim(d.clone()),
         });
     }
+    let walks = p.walkers > 0 && *source == Source::Entry;
+    if walks {
+        s.param("s64", "%tasks_", "tasks", params.len());
+        s.line("cvt.u32.u64 %tasks, %tasks_;");
+        params.push(ParamSpec {
+            name: "tasks".into(),
+            value: ParamValue::Tasks(p.tasks.clone()),
+        });
+    }
     if !p.faults.is_empty() {
         s.param("u64", "%fault", "fault", params.len());
         s.line("cvta.to.global.u64 %fault, %fault;");
@@ -284,17 +296,9 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
             value: ParamValue::Fault,
         });
     }
-    for (i, &t) in p.vars.iter().enumerate() {
-        let v = Name {
-            kind: variable(t),
-            number: i as u32,
-        };
-        match t {
-            Ty::Bool => s.truth(v, false),
-            Ty::F32 => s.line(format_args!("mov.f32 {v}, 0f00000000;")),
-            Ty::F64 => s.line(format_args!("mov.f64 {v}, 0d0000000000000000;")),
-            t => s.line(format_args!("mov.{} {v}, 0;", moved(t))),
-        }
+    // Who walks tasks begins anew with each.
+    if !walks {
+        s.variables();
     }
     s.body(&p.body)?;
     let mut head = declared(p.regs.len(), p.vars.len(), s.temps);
@@ -304,6 +308,9 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
         p.operands.len() + 1,
         p.dims.len() + 1
     );
+    if walks {
+        head += "\t.reg .b64 %tasks_;\n\t.reg .b32 %tasks;\n";
+    }
     let begin = head.len();
     let moved = |r: &Range<usize>| r.start + begin..r.end + begin;
     let parts = s.parts.iter().map(|p| Part {
@@ -331,6 +338,7 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
         threads: p.threads,
         registers,
         shared_bytes: bytes,
+        walkers: if walks { p.walkers } else { 0 },
         faults: p.faults.clone(),
     };
     Ok(Counted {
@@ -452,6 +460,17 @@ impl<'a> Printer<'a> {
         Name {
             kind: prefix(self.ty(r)),
             number: r,
+        }
+    }
+
+    /// Variables as they are at the start of a task.
+    fn variables(&mut self) {
+        for (i, &t) in self.p.vars.iter().enumerate() {
+            let v = Name {
+                kind: variable(t),
+                number: i as u32,
+            };
+            self.zero(v, t);
         }
     }
 
@@ -605,7 +624,9 @@ impl<'a> Printer<'a> {
                 self.warpgroup(w);
                 Ok(())
             }
-            Inst::Pipeline { .. } | Inst::Side { .. } | Inst::Bulk { .. } => self.sided(own, i),
+            Inst::Pipeline { .. } | Inst::Side { .. } | Inst::Bulk { .. } | Inst::Freed => {
+                self.sided(own, i)
+            }
             Inst::Barrier => {
                 let some = self.pipeline.as_ref().and_then(|p| p.barrier());
                 let line = some.unwrap_or_else(|| self.source.barrier());

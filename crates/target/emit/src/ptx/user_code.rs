@@ -123,7 +123,7 @@ impl Ptx {
         let small = |n: i64| u32::try_from(n).ok().filter(|n| *n < 1 << 31);
         let Some(code) = &self.own else {
             return Some(Shape {
-                grid: [small(i64::try_from(tasks).ok()?)?, 1, 1],
+                grid: [small(i64::try_from(self.ctas(tasks)).ok()?)?, 1, 1],
                 threads: [self.threads, 1, 1],
                 shared_bytes: self.shared_bytes,
             });
@@ -172,6 +172,7 @@ pub(super) fn ptx(kernel: &Kernel, code: &Arc<Code>) -> Result<Ptx, EmitError> {
         params: operands.chain(sizes).collect(),
         threads: 0,
         shared_bytes: 0,
+        walkers: 0,
         // Nobody has counted them; an assembler decides.
         registers_estimate: 32,
         faults: vec![],

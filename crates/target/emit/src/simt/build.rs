@@ -106,11 +106,16 @@ impl Build {
         });
     }
 
-    /// Ends the body of a pipeline's side, which [`Build::open_loop`] began, with the number of its piece.
-    pub fn close_side(&mut self, piece: Reg) {
-        let body = self.close();
+    /// Ends the body of a pipeline's side, which [`Build::open_loop`] began, with the number of its piece and its stage.
+    pub fn close_side(&mut self, piece: Reg, stage: Reg) {
+        let body = self.close_walk();
+        self.push(Inst::Side { piece, stage, body });
+    }
+
+    /// Ends a body that is gone through several times, which [`Build::open_loop`] began.
+    pub fn close_walk(&mut self) -> Vec<Inst> {
         self.loops.pop();
-        self.push(Inst::Side { piece, body });
+        self.close()
     }
 
     /// Whether a variable that was read, and not written since, is not read again: its value stays in a register.

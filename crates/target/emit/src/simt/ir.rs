@@ -7,7 +7,7 @@ use layout::{DType, Dim};
 
 /// A value: defined once, seen in the rest of its block.
 pub type Reg = u32;
-/// A variable: zero at the start, set anywhere.
+/// A variable: zero at the start of a task, set anywhere.
 pub type Var = u32;
 
 /// What a value is held as.
@@ -52,7 +52,7 @@ pub enum Op {
     Const(u64),
     /// Thread of the CTA, from 0 (I32).
     Thread,
-    /// Task (I32).
+    /// Task (I32); the first one where a CTA walks tasks.
     Task,
     /// Value of [`Program::dims`] number so and so (I32 or I64).
     Dim(u32),
@@ -157,14 +157,20 @@ pub enum Warpgroup {
 /// The body begins with values of all threads; it has two [`Inst::Side`]s, the first of those that copy. What follows
 /// the second one, also to the end of the body, is of the threads that compute alone: where it says [`Inst::Barrier`]
 /// those meet.
+///
+/// Where a CTA walks tasks ([`Pipeline::walk`]) the body is gone through for one task after the other, by those that copy
+/// and by those that compute at a pace of their own: stages, and the order of the warps that copy, go on from task to
+/// task, so that pieces of the next task come while the last one's results are stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pipeline {
-    /// Number of pieces (I32), the same for all threads.
+    /// The task at hand (I32), which the body sees, where CTAs walk tasks as far apart as there are CTAs.
+    pub walk: Option<Reg>,
+    /// Number of pieces of a task (I32), the same for all threads and all tasks.
     pub pieces: Reg,
-    /// Stages: piece `n` is in the one of number `n` modulo these.
+    /// Stages: the piece that is copied as number `n` by the CTA is in the one of number `n` modulo these.
     pub stages: u32,
     /// Pieces whose products may be under way when the products of the next one have begun: a stage is free again so
-    /// many pieces later.
+    /// many pieces later, or at [`Inst::Freed`].
     pub behind: u32,
     /// Warps that copy.
     pub copiers: u32,
@@ -216,7 +222,7 @@ pub enum Inst {
         operand: OperandId,
         /// First element (I32), on a multiple of their number.
         index: Reg,
-        /// What is written: one value, or as many as are written at once.
+        /// What is written: one value, or as many as are written at once, or words (U32) of two floats of 16 bits.
         values: Vec<Reg>,
         /// Bool.
         guard: Option<Reg>,
@@ -320,11 +326,16 @@ pub enum Inst {
     },
     /// What is done for each piece of the [`Inst::Pipeline`] around it, by a warp that copies or by all others.
     Side {
-        /// Number of the piece (I32).
+        /// Number of the piece among those of the task (I32).
         piece: Reg,
+        /// The stage that it is in (I32).
+        stage: Reg,
         /// Body.
         body: Vec<Inst>,
     },
+    /// No product of the task's pieces is under way any more: the stages that were kept are free for the next task's.
+    /// Stands behind the second side, where CTAs walk tasks.
+    Freed,
     /// All threads of the CTA meet; shared memory is seen by all. Stands where all come by.
     Barrier,
     /// Says that the request is wrong where `cond` holds: fault number `code` of
@@ -335,6 +346,18 @@ pub enum Inst {
         /// Which.
         code: u32,
     },
+}
+
+impl Program {
+    /// Elements of an operand that each of `values` is in an [`Inst::Store`].
+    pub fn in_each(&self, operand: OperandId, values: &[Reg]) -> usize {
+        let d = self.operands.get(operand as usize).map(|o| o.dtype);
+        let ty = values.first().and_then(|&r| self.regs.get(r as usize));
+        match (d, ty) {
+            (Some(DType::F16 | DType::BF16), Some(Ty::U32)) => 2,
+            _ => 1,
+        }
+    }
 }
 
 impl Op {
@@ -422,6 +445,7 @@ impl Inst {
             | Inst::Wait(_)
             | Inst::Warpgroup(_)
             | Inst::Barrier
+            | Inst::Freed
             | Inst::Side { .. } => {}
         }
     }
@@ -492,6 +516,8 @@ pub struct Program {
     pub operands: Vec<Buffer>,
     /// Number of tasks.
     pub tasks: Dim,
+    /// CTAs of a launch at most, each of which walks tasks so many apart; 0: one per task.
+    pub walkers: u32,
     /// Reasons of faults.
     pub faults: Vec<String>,
     /// Instructions.

@@ -355,7 +355,10 @@ impl Look<'_> {
                 index,
                 values,
                 guard,
-            } => self.out[at] = self.operand(*operand, *index, values.len(), *guard),
+            } => {
+                let count = values.len() * self.p.in_each(*operand, values);
+                self.out[at] = self.operand(*operand, *index, count, *guard);
+            }
             Inst::StoreShared {
                 array,
                 index,
@@ -384,6 +387,7 @@ impl Look<'_> {
             | Inst::Multiply { .. }
             | Inst::Warpgroup(_)
             | Inst::Barrier
+            | Inst::Freed
             | Inst::Fault { .. } => {}
         }
     }
@@ -416,12 +420,17 @@ impl Look<'_> {
             Inst::Pipeline { pipeline, body } => {
                 let pieces = self.of(pipeline.pieces).map(|n| n[0].max(0));
                 let outer = std::mem::replace(&mut self.pieces, pieces);
+                if let Some(task) = pipeline.walk {
+                    self.regs[task as usize] = Value::Same(self.task);
+                }
                 self.body(body);
                 self.pieces = outer;
             }
-            Inst::Side { piece, body } => {
+            Inst::Side { piece, stage, body } => {
                 let middle = self.pieces.map(|n| n / 2);
                 self.regs[*piece as usize] = middle.map_or(Value::Unknown, Value::Same);
+                // Which one it is changes nothing: stages are alike.
+                self.regs[*stage as usize] = Value::Same(0);
                 self.out[at] = Seen::Passes(self.pieces.map_or(1.0, |n| n as f64));
                 self.body(body);
             }

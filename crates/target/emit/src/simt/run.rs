@@ -14,7 +14,7 @@ use super::ir::{Inst, Op, Program, Reg, Ty};
 use expr::{Binary, Compare, Scalar, Unary};
 use kernel::OperandId;
 use layout::DType;
-use matrix::{Copies, half_bits};
+use matrix::{Copies, half_bits, half_value};
 use proxy::Proxy;
 use std::collections::HashMap;
 
@@ -112,6 +112,8 @@ struct Machine<'a, M> {
     proxy: Proxy,
     dims: Vec<i64>,
     task: i64,
+    /// Tasks of the CTA, where it walks tasks.
+    tasks: Vec<i64>,
     memory: &'a mut M,
     /// Threads that meet where it says so: all but those that only copy.
     meeting: usize,
@@ -159,7 +161,7 @@ fn strange(d: DType) -> u64 {
     }
 }
 
-/// Runs the tasks `tasks` of `p`; `lookup` gives the symbols' values, `steps` is how many steps of single
+/// Runs the tasks `tasks` of `p`, as if there were no others; `lookup` gives the symbols' values, `steps` is how many steps of single
 /// threads there may be.
 ///
 /// # Errors
@@ -185,14 +187,23 @@ pub fn run(
         proxy: Proxy::default(),
         dims: p.dims.iter().map(value).collect::<R<_>>()?,
         task: 0,
+        tasks: vec![],
         memory,
         meeting: lanes,
         sites,
         left: steps,
     };
-    let all = 0..value(&p.tasks)?.max(0);
-    for task in tasks.start.max(all.start)..tasks.end.min(all.end) {
+    let end = tasks.end.min(value(&p.tasks)?.max(0));
+    let tasks = tasks.start.max(0)..end;
+    let ctas = match i64::from(p.walkers) {
+        0 => tasks.clone(),
+        n => tasks.start..end.min(tasks.start.saturating_add(n)),
+    };
+    for task in ctas {
         m.task = task;
+        if p.walkers > 0 {
+            m.tasks = (task..end).step_by(p.walkers as usize).collect();
+        }
         m.vars = vec![0; p.vars.len() * lanes];
         m.copies = (0..lanes).map(|_| Copies::default()).collect();
         m.proxy = Proxy::of(p, lanes);
@@ -342,7 +353,7 @@ impl<M: Memory> Machine<'_, M> {
                 guard,
             } => (
                 Asked::Operand(*operand),
-                (true, values.len()),
+                (true, values.len() * self.p.in_each(*operand, values)),
                 (*index, *guard),
             ),
             Inst::StoreShared {
@@ -429,14 +440,23 @@ impl<M: Memory> Machine<'_, M> {
         (operand, index, guard): (OperandId, Reg, Option<Reg>),
         active: &[usize],
     ) -> Result<(), StopReason> {
+        let each = self.p.in_each(operand, values);
+        let dtype = self.p.operands[operand as usize].dtype;
         for &l in active {
             if guard.is_some_and(|g| self.get(g, l) == 0) {
                 continue;
             }
-            for (n, &r) in values.iter().enumerate() {
-                let at = self.int(index, l) + n as i64;
-                let v = scalar(self.ty(r), self.get(r, l));
-                self.store(operand, at, v)?;
+            let mut at = self.int(index, l);
+            for &r in values {
+                let bits = self.get(r, l);
+                for half in 0..each {
+                    let v = match each {
+                        1 => scalar(self.ty(r), bits),
+                        _ => Scalar::Float(half_value((bits >> (16 * half)) as u16, dtype)),
+                    };
+                    self.store(operand, at, v)?;
+                    at += 1;
+                }
             }
         }
         Ok(())
@@ -533,7 +553,7 @@ impl<M: Memory> Machine<'_, M> {
                 self.meet();
             }
             Inst::Pipeline { pipeline, body } => self.pipeline(pipeline, body, on)?,
-            Inst::Side { .. } => return Err("a side in no pipeline".into()),
+            Inst::Side { .. } | Inst::Freed => return Err("a side in no pipeline".into()),
             Inst::Fault { cond, code } => {
                 if active.iter().any(|&l| self.get(*cond, l) != 0) {
                     return Err(format!("fault: {}", self.p.faults[*code as usize]).into());

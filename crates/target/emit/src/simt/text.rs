@@ -149,7 +149,11 @@ impl Program {
                 self.operand(*operand)
             ),
             Inst::Pipeline { pipeline: p, .. } => format!(
-                "pipeline of %{} pieces in {} stages, {} behind, {} warps copy, {} and {} registers, barriers {}",
+                "pipeline{} of %{} pieces in {} stages, {} behind, {} warps copy, {} and {} registers, barriers {}",
+                match p.walk {
+                    Some(task) => format!(" for every task %{task}"),
+                    None => String::new(),
+                },
                 p.pieces,
                 p.stages,
                 p.behind,
@@ -158,7 +162,7 @@ impl Program {
                 p.registers[1],
                 self.array(p.barriers)
             ),
-            Inst::Side { piece, .. } => format!("side of piece %{piece}"),
+            Inst::Side { piece, stage, .. } => format!("side of piece %{piece} in stage %{stage}"),
             _ => String::new(),
         }
     }
@@ -251,6 +255,7 @@ impl Program {
             ),
             Inst::Warpgroup(w) => self.warpgroup(w),
             Inst::Pipeline { .. } | Inst::Side { .. } | Inst::Bulk { .. } => self.sided(i),
+            Inst::Freed => "all stages are free".into(),
             Inst::Barrier => "barrier".into(),
             Inst::Fault { cond, code } => {
                 format!("fault '{}' if %{cond}", self.faults[*code as usize])
@@ -268,6 +273,9 @@ impl Display for Program {
             "program {}: {} tasks of {} threads",
             self.name, self.tasks, self.threads
         )?;
+        if self.walkers > 0 {
+            write!(f, ", which {} CTAs walk", self.walkers)?;
+        }
         match self.registers {
             Some(n) => writeln!(f, ", {n} registers")?,
             None => f.write_char('\n')?,

@@ -14,6 +14,8 @@ struct Context {
     side: bool,
     /// It is the body of a pipeline.
     pipeline: bool,
+    /// It is that of a pipeline whose CTAs walk tasks.
+    walk: bool,
 }
 
 impl Context {
@@ -22,6 +24,7 @@ impl Context {
         Context {
             uniform: self.uniform && uniform,
             pipeline: false,
+            walk: false,
             ..self
         }
     }
@@ -54,6 +57,7 @@ pub fn verify(p: &Program) -> Checked {
         uniform: true,
         side: false,
         pipeline: false,
+        walk: false,
     };
     v.body(&p.body, context)
 }
@@ -179,7 +183,10 @@ impl Verifier<'_> {
             } => {
                 self.is(*index, Ty::I32)?;
                 self.guard(*guard)?;
-                self.elements(values, self.operand(*operand)?)
+                match self.p.in_each(*operand, values) {
+                    1 => self.elements(values, self.operand(*operand)?),
+                    _ => self.all(values, Ty::U32),
+                }
             }
             Inst::StoreShared {
                 array,
@@ -217,7 +224,9 @@ impl Verifier<'_> {
             | Inst::Multiply { .. } => self.matrix(i, c, own),
             Inst::Warpgroup(w) => self.warpgroup(w, c),
             Inst::Pipeline { pipeline, body } => self.pipeline(pipeline, body, c),
-            Inst::Side { piece, body } => self.side(*piece, body, c, own),
+            Inst::Side { piece, stage, body } => self.side([*piece, *stage], body, c, own),
+            Inst::Freed if c.walk => Ok(()),
+            Inst::Freed => Err("stages are free for the next task where none follows".into()),
             Inst::Barrier if c.side => Err("a barrier stands where one side comes by".into()),
             Inst::Barrier => self.together("a barrier", c),
             Inst::Fault { cond, code } => {
@@ -252,16 +261,35 @@ impl Verifier<'_> {
                 p.barriers
             ));
         }
+        let walks = self.p.walkers > 0;
+        let freed = body.iter().filter(|i| matches!(i, Inst::Freed)).count();
+        let behind = body.iter().skip_while(|i| !matches!(i, Inst::Freed));
+        let late = behind
+            .into_iter()
+            .any(|i| matches!(i, Inst::Side { .. } | Inst::Warpgroup(Warpgroup::Wait(_))));
+        if walks != p.walk.is_some() || freed != usize::from(walks && p.behind > 0) || late {
+            return Err("stages are kept from one task to the next".into());
+        }
+        let mut own = vec![];
+        if let Some(task) = p.walk {
+            self.is(task, Ty::I32)?;
+            self.define(task, true, &mut own)?;
+        }
         let inside = Context {
             pipeline: true,
+            walk: walks,
             ..c
         };
-        self.body(body, inside)
+        self.body(body, inside)?;
+        own.iter().for_each(|&r| self.seen[r as usize] = false);
+        Ok(())
     }
 
-    fn side(&mut self, piece: Reg, body: &[Inst], c: Context, own: &mut Vec<Reg>) -> Checked {
-        self.is(piece, Ty::I32)?;
-        self.define(piece, true, own)?;
+    fn side(&mut self, own: [Reg; 2], body: &[Inst], c: Context, all: &mut Vec<Reg>) -> Checked {
+        for r in own {
+            self.is(r, Ty::I32)?;
+            self.define(r, true, all)?;
+        }
         let side = Context {
             side: true,
             ..c.within(true)

@@ -141,6 +141,7 @@ pub(super) fn alone(a: ThreadOp) -> Out<String> {
         dims: vec![],
         operands: vec![],
         tasks: layout::Dim::ONE,
+        walkers: 0,
         faults: vec![],
         body: vec![],
     };

@@ -75,6 +75,8 @@ pub fn target(limits: Limits) -> Target {
             depths: vec![16, 8],
             stages: vec![1],
             copiers: vec![],
+            walking: false,
+            store_bytes: 0,
             fragments: vec![],
             swizzles: vec![kernel::Swizzle::default()],
             load_bytes: vec![4],

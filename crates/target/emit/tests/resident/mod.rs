@@ -115,7 +115,9 @@ fn alone(
     for s in &text.params {
         l = l.u64(match &s.value {
             ptx::ParamValue::Operand(o) => args[*o as usize],
-            ptx::ParamValue::Dim(d) => d.eval(&lookup).unwrap_or(0) as u64,
+            ptx::ParamValue::Dim(d) | ptx::ParamValue::Tasks(d) => {
+                d.eval(&lookup).unwrap_or(0) as u64
+            }
             ptx::ParamValue::Fault => fault,
         });
     }

@@ -341,7 +341,9 @@ impl Rig {
                     let lookup = |n: &str| symbols.iter().find(|x| x.0 == n).map(|x| x.1);
                     let one = |p: &ParamSpec| match &p.value {
                         ParamValue::Operand(o) => of(args[*o as usize]),
-                        ParamValue::Dim(d) => d.eval(&lookup).unwrap_or(0) as u64,
+                        ParamValue::Dim(d) | ParamValue::Tasks(d) => {
+                            d.eval(&lookup).unwrap_or(0) as u64
+                        }
                         ParamValue::Fault => base + self.tables.fault(i).unwrap_or(0) as u64,
                     };
                     self.specs[i].iter().map(one).collect()

@@ -79,6 +79,8 @@ pub(super) fn run(s: &Subject, code: &Code) -> Result<Counted, String> {
         l = l.u64(match &p.value {
             ParamValue::Operand(o) => at.get(*o as usize).copied().unwrap_or(fault),
             ParamValue::Dim(d) => s.top(d) as u64,
+            // One task is looked at.
+            ParamValue::Tasks(_) => 1,
             ParamValue::Fault => fault,
         });
     }

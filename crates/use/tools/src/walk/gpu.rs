@@ -192,6 +192,11 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
         b.name("copying", "warps that only copy", copying, "the schedule");
         b.beat("cta", "{copying} of them only copy. They run ahead of the others by as many pieces as there are stages; a stage is handed over, and given back, at barriers of its own.", "{copying} only bring material, and never further ahead than there is shelf space.");
     }
+    if g.walkers > 0 {
+        let walking = format!("{} CTAs", g.walkers);
+        b.name("walking", "CTAs that walk tasks", walking, "the schedule");
+        b.beat("cta", "A launch has {walking} at most. Each goes from task to task: its warps that copy bring pieces of the next one while the others store the results of the last.", "{walking} stay for the whole job: who brings material fetches for the next piece of work while the last one is put away.");
+    }
     b.beat("limits", "Each thread may take {registers} registers and each CTA {shared} of shared memory. An SM hands both out until one is used up; here it is {limiter}.", "Benches and shelf space are handed out until one runs out: {limiter}.");
     b.beat("slots", "So it holds {ctas}, {held} of {slots} possible: {occupancy} occupancy. More would hide more waiting; fewer leave more registers to each.", "{held} are on the floor where {slots} would fit.");
     if let Code::Ptx {

@@ -354,14 +354,7 @@ impl Gpu<'_> {
         let each = self
             .tasks(grid)
             .div_ceil(machine.worker_count().max(1) as u64);
-        let held = |bytes: i64| {
-            let block = calc::Block {
-                threads: threads.into(),
-                registers: self.registers(threads).into(),
-                shared: bytes as u64,
-            };
-            calc::occupancy(&machine.limits, block).map_or(1, |o| o.ctas.clamp(1, each.max(1)))
-        };
+        let held = |bytes: i64| self.held(threads, bytes).clamp(1, each.max(1));
         let mut best: Option<(u64, Fitting)> = None;
         for &stages in &self.gpu.stages {
             // One stage has nothing under way while it is used.
@@ -377,6 +370,25 @@ impl Gpu<'_> {
             }
         }
         self.candidate(best?.1)
+    }
+
+    /// CTAs of so many threads and bytes of shared memory that a multiprocessor holds.
+    fn held(&self, threads: u32, bytes: i64) -> u64 {
+        let block = calc::Block {
+            threads: threads.into(),
+            registers: self.registers(threads).into(),
+            shared: bytes as u64,
+        };
+        calc::occupancy(&self.space.ctx.machine.limits, block).map_or(1, |o| o.ctas.max(1))
+    }
+
+    /// CTAs that walk tasks, of so many threads and bytes of shared memory: as many as there is room for, where there
+    /// are more tasks and the target has such.
+    fn walkers(&self, s: &Shape, threads: u32, bytes: i64) -> u32 {
+        let workers = self.space.ctx.machine.worker_count() as u64;
+        let room = workers.saturating_mul(self.held(threads, bytes));
+        let walk = self.gpu.walking && s.copiers > 0 && self.tasks(&s.grid) > room;
+        u32::try_from(room).ok().filter(|_| walk).unwrap_or(0)
     }
 
     /// The widest bands of which there is at least one whole.
@@ -530,10 +542,15 @@ impl Gpu<'_> {
             threads,
             warps: s.warps,
             copiers: s.copiers,
+            walkers: self.walkers(&s, threads, bytes),
             rows: r.rows.clone(),
             columns: r.columns.clone(),
             fragment: self.fragment,
             load_bytes: *self.gpu.load_bytes.iter().filter(|&&b| b <= run).max()?,
+            store_bytes: match self.fragment {
+                Some(f) if f.warps() > 1 => self.gpu.store_bytes,
+                _ => 0,
+            },
             unroll: match self.fragment {
                 Some(_) => 1,
                 None => unroll(self.gpu),
@@ -542,7 +559,7 @@ impl Gpu<'_> {
             spread,
             code: None,
         };
-        let what = self.described(&s, (computing, bytes));
+        let what = self.described(&s, &mapping, bytes);
         let schedule = Schedule {
             grid: r.grid,
             loops: r.loops,
@@ -559,8 +576,8 @@ impl Gpu<'_> {
         })
     }
 
-    /// What a candidate is called, of so many threads that compute and bytes that are shared.
-    fn described(&self, s: &Shape, (computing, bytes): (u32, i64)) -> String {
+    /// What a candidate is called that shares so many bytes.
+    fn described(&self, s: &Shape, g: &GpuMapping, bytes: i64) -> String {
         let deep = match s.deep {
             1 => String::new(),
             n => format!(", {n} of them along the depth"),
@@ -569,14 +586,18 @@ impl Gpu<'_> {
             0 => String::new(),
             n => format!(" and {n} that copy"),
         };
+        let walking = match g.walkers {
+            0 => String::new(),
+            n => format!(", {n} CTAs that walk"),
+        };
         let image = match self.image {
             Some(_) => ", a constant as images of its pieces",
             None => "",
         };
         format!(
-            "{}, {} warps{deep}{copying}{image}, {bytes} B shared, raster {}",
+            "{}, {} warps{deep}{copying}{walking}{image}, {bytes} B shared, raster {}",
             tiles::describe(self.space, &s.grid, &s.loops),
-            computing / WARP,
+            g.computing() / WARP,
             s.raster
         )
     }

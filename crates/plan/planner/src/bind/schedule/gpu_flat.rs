@@ -287,6 +287,8 @@ impl Flat<'_> {
             threads,
             warps: [1, threads.div_ceil(32)],
             copiers: 0,
+            walkers: 0,
+            store_bytes: 0,
             rows,
             columns,
             fragment: None,

@@ -28,6 +28,8 @@ pub(in crate::ptx) struct Sides {
     /// By each of the warps that compute.
     pub compute: Vec<Item>,
     pub pieces: f64,
+    /// Where CTAs walk tasks: what those that compute do behind the pieces of each, and how many there are of a CTA.
+    pub walk: Option<(Vec<Item>, f64)>,
     /// Stages, and how many pieces later one is free.
     pub stages: u32,
     pub behind: u32,

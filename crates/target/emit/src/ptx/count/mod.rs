@@ -5,6 +5,7 @@
 //! them, each behind what it reads, with nothing moved past loops, barriers and jumps.
 mod item;
 mod order;
+mod sides;
 mod words;
 
 use super::arch::{ARCHS, arch_of, caps, limits};
@@ -66,7 +67,8 @@ pub(crate) fn counted(
         return None;
     }
     let mut reader = Reader::new(&counted.lines);
-    let mut items = counted.items(&p, &lanes::seen(&p, dims), &mut reader);
+    let rounds = tasks.div_ceil(kernel::ctas(map.walkers, tasks).max(1)) as f64;
+    let mut items = counted.items(&p, &lanes::seen(&p, dims), rounds, &mut reader);
     let block = calc::Block {
         threads: map.threads.into(),
         registers: printed.held.into(),
@@ -136,6 +138,9 @@ impl Sum {
                     let pieces = times * s.pieces;
                     self.items(&s.copy, pieces / f64::from(s.warps));
                     self.items(&s.compute, pieces * s.computing());
+                    if let Some((rest, _)) = &s.walk {
+                        self.items(rest, times * s.computing());
+                    }
                 }
                 Item::Word(w, t) => self.word(w, t, times),
             }
@@ -359,42 +364,6 @@ impl Clock<'_> {
         self.free.iter_mut().for_each(|a| *a += more);
         for v in [&mut self.stores, &mut self.fetching] {
             *v += more;
-        }
-    }
-
-    /// Pieces that some warps copy while others compute with them, each of the former and all of the latter with pipes of
-    /// their own: the schedulers have turns to spare where copies are ahead. A few pieces more than there are stages are
-    /// gone through, the others take as long as the last of these.
-    fn sides(&mut self, s: &Sides) {
-        let (warps, begin) = (self.warps, self.now);
-        let ctas = (warps / f64::from(s.warps)).max(1.0);
-        let computing = (warps * s.computing()).max(1.0);
-        let (stages, turns) = (s.stages as usize, s.turns as usize);
-        let (mut copied, mut over) = (vec![(begin, self.free); turns], vec![]);
-        let passes = s.pieces.min(f64::from(s.stages) + AHEAD).floor();
-        self.sided = true;
-        for piece in 0..passes as usize {
-            let own = &mut copied[piece % turns];
-            let last = piece.checked_sub(stages).map(|n| n + s.behind as usize);
-            let free = last.and_then(|n| over.get(n)).copied().unwrap_or(begin);
-            let now = std::mem::replace(&mut self.now, free.max(own.0));
-            std::mem::swap(&mut self.free, &mut own.1);
-            // Another warp made the piece before, with registers of its own.
-            let at = vec![self.now; self.at.len()];
-            let computed = std::mem::replace(&mut self.at, at);
-            self.warps = ctas;
-            self.items(&s.copy);
-            own.0 = self.now;
-            let there = self.now + self.rates.barrier;
-            self.now = now.max(there);
-            std::mem::swap(&mut self.free, &mut own.1);
-            (self.warps, self.at) = (computing, computed);
-            self.items(&s.compute);
-            over.push(self.now);
-        }
-        (self.warps, self.sided) = (warps, false);
-        if let [.., before, last] = over[..] {
-            self.later((last - before) * (s.pieces - passes).max(0.0));
         }
     }
 

@@ -57,7 +57,8 @@ fn arranged(
                         }
                     }
                     Item::Sides(mut s) => {
-                        for side in [&mut s.copy, &mut s.compute] {
+                        let rest = s.walk.iter_mut().map(|w| &mut w.0);
+                        for side in [&mut s.copy, &mut s.compute].into_iter().chain(rest) {
                             arranged(side, lines, rates, registers, seen);
                         }
                         Item::Sides(s)

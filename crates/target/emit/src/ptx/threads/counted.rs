@@ -22,17 +22,22 @@ pub(in crate::ptx) struct Counted {
 
 impl Counted {
     /// The instructions of `p`, which this is the text of, with what is seen of each.
-    pub fn items(&self, p: &Program, seen: &[Seen], reader: &mut Reader) -> Vec<Item> {
+    /// A CTA has so many tasks, where it walks them.
+    pub fn items(&self, p: &Program, seen: &[Seen], tasks: f64, reader: &mut Reader) -> Vec<Item> {
         let mut parts = self.parts.iter().zip(seen);
         let mut out = vec![];
-        self.count((&p.body, p.threads / 32), &mut parts, reader, &mut out);
+        let cta = Cta {
+            warps: p.threads / 32,
+            tasks,
+        };
+        self.count((&p.body, cta), &mut parts, reader, &mut out);
         out
     }
 
-    /// The items of `body`, of a CTA of so many warps, of which `parts` has an entry per instruction.
+    /// The items of `body`, of which `parts` has an entry per instruction.
     fn count<'s>(
         &self,
-        (body, warps): (&[Inst], u32),
+        (body, cta): (&[Inst], Cta),
         parts: &mut dyn Iterator<Item = (&'s Part, &'s Seen)>,
         reader: &mut Reader,
         out: &mut Vec<Item>,
@@ -58,8 +63,8 @@ impl Counted {
                 }
                 (Inst::Pipeline { pipeline, .. }, _) => {
                     reader.read(before, Touch::default(), out);
-                    self.count((i.body(), warps), parts, reader, &mut inner);
-                    in_sides(inner, (pipeline, warps), reader, out);
+                    self.count((i.body(), cta), parts, reader, &mut inner);
+                    in_sides(inner, (pipeline, cta), reader, out);
                     reader.read(after, Touch::default(), out);
                     continue;
                 }
@@ -86,7 +91,7 @@ impl Counted {
                     continue;
                 }
             };
-            self.count((i.body(), warps), parts, reader, &mut inner);
+            self.count((i.body(), cta), parts, reader, &mut inner);
             reader.read(after, Touch::default(), &mut inner);
             let looped = matches!(i, Inst::For { .. } | Inst::Side { .. });
             out.push(reader.part(times, looped, inner));
@@ -94,10 +99,17 @@ impl Counted {
     }
 }
 
+/// What is known of a CTA: its warps, and how many tasks it has where it walks them.
+#[derive(Clone, Copy)]
+struct Cta {
+    warps: u32,
+    tasks: f64,
+}
+
 /// The items of a pipeline's body: its sides together, and what stands behind them for those that compute.
 fn in_sides(
     items: Vec<Item>,
-    (p, warps): (&Pipeline, u32),
+    (p, cta): (&Pipeline, Cta),
     reader: &mut Reader,
     out: &mut Vec<Item>,
 ) {
@@ -117,19 +129,26 @@ fn in_sides(
     let (Some((pieces, compute)), Some((_, copy))) = (sides.pop(), sides.pop()) else {
         return;
     };
+    let walk = p
+        .walk
+        .map(|_| (std::mem::take(&mut rest), cta.tasks.max(1.0)));
+    let walks = walk.is_some();
     let sides = Sides {
         copy,
         compute,
         pieces,
+        walk,
         stages: p.stages,
         behind: p.behind,
         copiers: p.copiers,
         turns: p.turns(),
-        warps,
+        warps: cta.warps,
     };
     let computing = sides.computing();
     out.push(Item::Sides(sides));
-    out.push(reader.part(computing, false, rest));
+    if !walks {
+        out.push(reader.part(computing, false, rest));
+    }
 }
 
 /// The pipeline of a program, where it has one.

@@ -1,7 +1,7 @@
 //! Loads and stores of elements. What is touched under a condition is a guarded instruction, not one that
 //! is jumped over: an assembler, and an SM, then have other loads under way meanwhile.
 use super::{Name, Out, Printer, moved, size};
-use crate::simt::ir::Reg;
+use crate::simt::ir::{Reg, Ty};
 use layout::DType;
 use std::fmt;
 
@@ -370,7 +370,9 @@ impl Printer<'_> {
 
     /// Whether `values` are stored as one vector.
     fn vector(&self, d: DType, values: &[Reg]) -> bool {
-        d.bits() == 32 && matches!(values.len(), 2 | 4)
+        // Words of two floats are as wide as other elements that are stored so.
+        let words = matches!(d, DType::F16 | DType::BF16) && self.ty(values[0]) == Ty::U32;
+        (d.bits() == 32 || words) && matches!(values.len(), 2 | 4)
     }
 
     /// Writes pairs of 16-bit floats as words.

@@ -1,5 +1,6 @@
 //! Pipelines with sides: warps that copy, and those that compute, each waiting for the other's barriers in shared
 //! memory, from sm_90a on.
+use super::counted::Part;
 use super::{Name, Out, Printer, Printing};
 use crate::ptx::source::Source;
 use crate::simt::ir::{Inst, Pipeline, Reg};
@@ -19,12 +20,66 @@ impl Printing {
     }
 }
 
+/// A side as it is printed: what its labels begin with, how many pieces further on its next one is, and the parity
+/// of the phase that its first pieces wait for.
+struct Way {
+    name: &'static str,
+    step: u32,
+    parity: u32,
+}
+
+/// The parts of a pipeline's body: what stands before both sides and between them, and behind.
+struct Parts<'b> {
+    before: &'b [Inst],
+    copy: Side<'b>,
+    between: &'b [Inst],
+    compute: Side<'b>,
+    rest: &'b [Inst],
+}
+
+/// A side's piece, its stage and what is done for it.
+#[derive(Clone, Copy)]
+struct Side<'b> {
+    piece: Reg,
+    stage: Reg,
+    body: &'b [Inst],
+}
+
+impl Side<'_> {
+    fn of(i: &Inst) -> Option<Side<'_>> {
+        match i {
+            Inst::Side { piece, stage, body } => Some(Side {
+                piece: *piece,
+                stage: *stage,
+                body,
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl Parts<'_> {
+    fn of(body: &[Inst]) -> Option<Parts<'_>> {
+        let mut sides = body.iter().enumerate();
+        let (first, copy) = sides.find_map(|(at, i)| Some((at, Side::of(i)?)))?;
+        let (second, compute) = sides.find_map(|(at, i)| Some((at, Side::of(i)?)))?;
+        Some(Parts {
+            before: &body[..first],
+            copy,
+            between: &body[first + 1..second],
+            compute,
+            rest: &body[second + 1..],
+        })
+    }
+}
+
 impl Printer<'_> {
-    /// A pipeline, one of its sides, or a copy at once in one.
+    /// A pipeline, what stands in one alone, or a copy at once.
     pub(super) fn sided(&mut self, own: usize, i: &Inst) -> Out<()> {
         match i {
             Inst::Pipeline { pipeline, body } => self.pipeline(own, pipeline, body),
-            Inst::Side { piece, body } => self.side(own, *piece, body),
+            Inst::Side { .. } => Err("a side stands in no pipeline".into()),
+            Inst::Freed => self.freed(),
             Inst::Bulk {
                 array,
                 to,
@@ -38,6 +93,7 @@ impl Printer<'_> {
 
     /// What a pipeline begins and ends with, and its body.
     fn pipeline(&mut self, own: usize, p: &Pipeline, body: &[Inst]) -> Out<()> {
+        let parts = Parts::of(body).ok_or("a pipeline without two sides")?;
         self.labels += 1;
         let (label, thread) = (self.labels, self.temp("tr"));
         let computing = self.p.threads - p.copiers * WARP;
@@ -65,8 +121,11 @@ impl Printer<'_> {
             computing,
             sides: 0,
             filled: None,
+            come: None,
         });
-        self.body_of(own, body)?;
+        let start = self.out.len();
+        self.inner(|s| s.two_sides(p, &parts))?;
+        self.parts[own].body = start..self.out.len();
         self.pipeline = None;
         self.out.push_str(&format!("$over_{label}:\n"));
         // Inside a kernel that goes on the barriers are made anew.
@@ -79,6 +138,122 @@ impl Printer<'_> {
                 }
             });
         }
+        Ok(())
+    }
+
+    /// The pipeline at hand.
+    fn printing(&mut self) -> Out<&mut Printing> {
+        self.pipeline
+            .as_mut()
+            .ok_or("it stands in no pipeline".into())
+    }
+
+    /// A pipeline's body: what stands before its sides is printed for each of them where they walk tasks.
+    fn two_sides(&mut self, p: &Pipeline, parts: &Parts) -> Out<()> {
+        let (label, thread, computing) = {
+            let own = self.printing()?;
+            (own.label, own.thread, own.computing)
+        };
+        let entry = *self.source == Source::Entry;
+        let walk = p.walk.filter(|_| entry);
+        if walk.is_none() {
+            if let Some(task) = p.walk {
+                let (task, from) = (self.r(task), self.source.task());
+                self.line(format_args!("mov.u32 {task}, {from};"));
+            }
+            self.body(parts.before)?;
+        }
+        let [more, fewer] = p.registers;
+        let shared_out = entry && more > fewer;
+        let q = self.temp("tp");
+        self.line(format_args!("setp.lt.u32 {q}, {thread}, {computing};"));
+        self.line(format_args!("@{q} bra $computing_{label};"));
+        if shared_out {
+            self.line(format_args!("setmaxnreg.dec.sync.aligned.u32 {fewer};"));
+        }
+        let (i, step) = (self.r(parts.copy.piece), p.turns());
+        self.line(format_args!("shr.u32 {i}, {thread}, 5;"));
+        self.line(format_args!("sub.s32 {i}, {i}, {};", computing / WARP));
+        if step < p.copiers {
+            let q = self.temp("tp");
+            self.line(format_args!("setp.ge.s32 {q}, {i}, {step};"));
+            self.line(format_args!("@{q} bra $over_{label};"));
+        }
+        let stage = self.r(parts.copy.stage);
+        self.line(format_args!("mov.b32 {stage}, {i};"));
+        let way = Way {
+            name: "copy",
+            step,
+            parity: 1,
+        };
+        self.inner(|s| {
+            s.tasks(walk, &way, |s, parity| {
+                if walk.is_some() {
+                    s.body(parts.before)?;
+                }
+                s.side((p, &parts.copy), &way, parity)?;
+                let end = s.second(p.pieces);
+                s.line(format_args!("sub.s32 {i}, {i}, {end};"));
+                Ok(())
+            })
+        })?;
+        if walk.is_none() {
+            self.line(format_args!("bra $over_{label};"));
+        }
+        self.out.push_str(&format!("$computing_{label}:\n"));
+        if shared_out {
+            self.line(format_args!("setmaxnreg.inc.sync.aligned.u32 {more};"));
+        }
+        let (i, stage) = (self.r(parts.compute.piece), self.r(parts.compute.stage));
+        self.printing()?.come = Some([i, stage]);
+        self.line(format_args!("mov.b32 {stage}, 0;"));
+        let way = Way {
+            name: "compute",
+            step: 1,
+            parity: 0,
+        };
+        self.inner(|s| {
+            s.tasks(walk, &way, |s, parity| {
+                if walk.is_some() {
+                    s.variables();
+                    // It is the text of the same instructions.
+                    let counted = s.parts.len();
+                    s.body(parts.before)?;
+                    s.parts.truncate(counted);
+                }
+                s.body(parts.between)?;
+                s.line(format_args!("mov.b32 {i}, 0;"));
+                s.side((p, &parts.compute), &way, parity)?;
+                s.body(parts.rest)
+            })
+        })
+    }
+
+    /// What a side does for its task, or for every task of the CTA one after the other; `f` has the parity of the phase
+    /// that the side waits for, which goes on from task to task.
+    fn tasks(
+        &mut self,
+        walk: Option<Reg>,
+        way: &Way,
+        f: impl FnOnce(&mut Self, Name) -> Out<()>,
+    ) -> Out<()> {
+        let parity = self.temp("tr");
+        self.line(format_args!("mov.b32 {parity}, {};", way.parity));
+        let Some(task) = walk else {
+            return f(self, parity);
+        };
+        let (label, task) = (self.printing()?.label, self.r(task));
+        let (over, ctas) = (self.temp("tp"), self.temp("tr"));
+        let from = self.source.task();
+        self.line(format_args!("mov.u32 {task}, {from};"));
+        self.out.push_str(&format!("${}_task_{label}:\n", way.name));
+        self.line(".pragma \"nounroll\";");
+        self.line(format_args!("setp.ge.s32 {over}, {task}, %tasks;"));
+        self.line(format_args!("@{over} bra $over_{label};"));
+        f(self, parity)?;
+        self.line(format_args!("mov.u32 {ctas}, %nctaid.x;"));
+        self.line(format_args!("add.s32 {task}, {task}, {ctas};"));
+        self.line(format_args!("bra ${}_task_{label};", way.name));
         Ok(())
     }
 
@@ -97,69 +272,48 @@ impl Printer<'_> {
         format!("shared_bytes+{}", first + BYTES * number)
     }
 
-    /// A side of the pipeline at hand: the first one ends at the pipeline's end, what stands behind the second one is
-    /// of those that compute.
-    fn side(&mut self, own: usize, piece: Reg, body: &[Inst]) -> Out<()> {
-        let Some(printing) = &mut self.pipeline else {
-            return Err("a side stands in no pipeline".into());
-        };
+    /// A side's pieces of a task.
+    fn side(&mut self, (p, side): (&Pipeline, &Side), way: &Way, parity: Name) -> Out<()> {
+        let (own, start) = (self.parts.len(), self.out.len());
+        self.parts.push(Part::default());
+        let printing = self.printing()?;
         printing.sides += 1;
-        let (p, label, thread) = (printing.pipeline, printing.label, printing.thread);
-        let (computing, copies) = (printing.computing, printing.sides == 1);
-        let i = self.r(piece);
-        let [more, fewer] = p.registers;
-        let shared_out = *self.source == Source::Entry && more > fewer;
-        let step = if copies { p.turns() } else { 1 };
-        if copies {
-            let q = self.temp("tp");
-            self.line(format_args!("setp.lt.u32 {q}, {thread}, {computing};"));
-            self.line(format_args!("@{q} bra $computing_{label};"));
-            if shared_out {
-                self.line(format_args!("setmaxnreg.dec.sync.aligned.u32 {fewer};"));
-            }
-            self.line(format_args!("shr.u32 {i}, {thread}, 5;"));
-            self.line(format_args!("sub.s32 {i}, {i}, {};", computing / WARP));
-            if p.turns() < p.copiers {
-                let q = self.temp("tp");
-                self.line(format_args!("setp.ge.s32 {q}, {i}, {step};"));
-                self.line(format_args!("@{q} bra $copy_end_{label};"));
-            }
-        } else {
-            if shared_out {
-                self.line(format_args!("setmaxnreg.inc.sync.aligned.u32 {more};"));
-            }
-            self.line(format_args!("mov.b32 {i}, 0;"));
-        }
-        let side = if copies { "copy" } else { "compute" };
+        let (label, thread, copies) = (printing.label, printing.thread, printing.sides == 1);
+        let (i, stage) = (self.r(side.piece), self.r(side.stage));
         let (end, q) = (self.second(p.pieces), self.temp("tp"));
-        self.out.push_str(&format!("${side}_{label}:\n"));
+        let (name, step) = (way.name, way.step);
+        self.out.push_str(&format!("${name}_{label}:\n"));
         self.line(".pragma \"nounroll\";");
         self.line(format_args!("setp.ge.s32 {q}, {i}, {end};"));
-        self.line(format_args!("@{q} bra ${side}_end_{label};"));
-        let [there, free] = self.stage_barriers(&p, i);
-        let (round, own_barrier, others) = match copies {
-            true => (self.round(&p, i, true), there, free),
-            false => (self.round(&p, i, false), free, there),
-        };
-        self.await_barrier(&format!("${side}_wait_{label}"), others, round);
-        if let Some(printing) = &mut self.pipeline {
-            printing.filled = copies.then_some(own_barrier);
-        }
-        self.body_of(own, body)?;
+        self.line(format_args!("@{q} bra ${name}_end_{label};"));
+        let [there, free] = self.stage_barriers(p, stage);
+        let awaited = if copies { free } else { there };
+        self.await_barrier(&format!("${name}_wait_{label}"), awaited, parity);
+        self.printing()?.filled = copies.then_some(there);
+        self.body_of(own, side.body)?;
         match copies {
             true => self.line(format_args!(
-                "mbarrier.arrive.shared::cta.b64 _, [{own_barrier}];"
+                "mbarrier.arrive.shared::cta.b64 _, [{there}];"
             )),
-            false => self.release(&p, (i, thread), label),
+            false => self.release(p, [i, stage], thread),
         }
         self.line(format_args!("add.s32 {i}, {i}, {step};"));
-        self.line(format_args!("bra ${side}_{label};"));
-        self.out.push_str(&format!("${side}_end_{label}:\n"));
-        if copies {
-            self.line(format_args!("bra $over_{label};"));
-            self.out.push_str(&format!("$computing_{label}:\n"));
-        }
+        self.advance(p, (stage, parity), step);
+        self.line(format_args!("bra ${name}_{label};"));
+        self.out.push_str(&format!("${name}_end_{label}:\n"));
+        self.parts[own].whole = start..self.out.len();
         Ok(())
+    }
+
+    /// Goes on by `step` stages, into the next phase behind the last one.
+    fn advance(&mut self, p: &Pipeline, (stage, parity): (Name, Name), step: u32) {
+        let (q, less, other) = (self.temp("tp"), self.temp("tr"), self.temp("tr"));
+        self.line(format_args!("add.s32 {stage}, {stage}, {step};"));
+        self.line(format_args!("setp.ge.s32 {q}, {stage}, {};", p.stages));
+        self.line(format_args!("sub.s32 {less}, {stage}, {};", p.stages));
+        self.line(format_args!("selp.b32 {stage}, {less}, {stage}, {q};"));
+        self.line(format_args!("xor.b32 {other}, {parity}, 1;"));
+        self.line(format_args!("selp.b32 {parity}, {other}, {parity}, {q};"));
     }
 
     /// A lane of a warp that fills a stage copies a run of bytes, which the stage's barrier counts.
@@ -191,14 +345,13 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// The barriers of piece `i`'s stage: that it is there, and that it is free.
-    fn stage_barriers(&mut self, p: &Pipeline, i: Name) -> [Name; 2] {
+    /// The barriers of a stage: that it is there, and that it is free.
+    fn stage_barriers(&mut self, p: &Pipeline, stage: Name) -> [Name; 2] {
         let (base, there, free) = (self.temp("tr"), self.temp("tr"), self.temp("tr"));
         let first = self.shared[p.barriers as usize];
-        self.line(format_args!("rem.s32 {there}, {i}, {};", p.stages));
         self.line(format_args!("mov.u32 {base}, shared_bytes;"));
         self.line(format_args!(
-            "mad.lo.s32 {there}, {there}, {BYTES}, {base};"
+            "mad.lo.s32 {there}, {stage}, {BYTES}, {base};"
         ));
         self.line(format_args!("add.s32 {there}, {there}, {first};"));
         self.line(format_args!(
@@ -206,17 +359,6 @@ impl Printer<'_> {
             BYTES * p.stages
         ));
         [there, free]
-    }
-
-    /// The parity of the round of stages that piece `i` is in, or of the one before.
-    fn round(&mut self, p: &Pipeline, i: Name, before: bool) -> Name {
-        let round = self.temp("tr");
-        self.line(format_args!("div.s32 {round}, {i}, {};", p.stages));
-        if before {
-            self.line(format_args!("add.s32 {round}, {round}, 1;"));
-        }
-        self.line(format_args!("and.b32 {round}, {round}, 1;"));
-        round
     }
 
     /// Waits until the phase of such a parity of a barrier is over.
@@ -230,17 +372,56 @@ impl Printer<'_> {
     }
 
     /// A lane of each warp that computes says that the stage is free whose products are over behind piece `i`.
-    fn release(&mut self, p: &Pipeline, (i, thread): (Name, Name), label: u32) {
-        let (lane, done) = (self.temp("tr"), self.temp("tr"));
-        let (other, early, skip) = (self.temp("tp"), self.temp("tp"), self.temp("tp"));
+    fn release(&mut self, p: &Pipeline, [i, stage]: [Name; 2], thread: Name) {
+        self.labels += 1;
+        let label = format!("$kept_{}", self.labels);
+        let (lane, skip) = (self.temp("tr"), self.temp("tp"));
         self.line(format_args!("and.b32 {lane}, {thread}, 31;"));
-        self.line(format_args!("setp.ne.u32 {other}, {lane}, 0;"));
-        self.line(format_args!("sub.s32 {done}, {i}, {};", p.behind));
-        self.line(format_args!("setp.lt.s32 {early}, {done}, 0;"));
-        self.line(format_args!("or.pred {skip}, {other}, {early};"));
-        self.line(format_args!("@{skip} bra $kept_{label};"));
+        self.line(format_args!("setp.ne.u32 {skip}, {lane}, 0;"));
+        if p.behind > 0 {
+            let early = self.temp("tp");
+            self.line(format_args!("setp.lt.s32 {early}, {i}, {};", p.behind));
+            self.line(format_args!("or.pred {skip}, {skip}, {early};"));
+        }
+        self.line(format_args!("@{skip} bra {label};"));
+        let done = self.stage_before(p, stage, p.behind);
         let free = self.stage_barriers(p, done)[1];
         self.line(format_args!("mbarrier.arrive.shared::cta.b64 _, [{free}];"));
-        self.out.push_str(&format!("$kept_{label}:\n"));
+        self.out.push_str(&format!("{label}:\n"));
+    }
+
+    /// The stage of the piece so many before.
+    fn stage_before(&mut self, p: &Pipeline, stage: Name, by: u32) -> Name {
+        if by == 0 {
+            return stage;
+        }
+        let (before, more, q) = (self.temp("tr"), self.temp("tr"), self.temp("tp"));
+        self.line(format_args!("sub.s32 {before}, {stage}, {by};"));
+        self.line(format_args!("setp.lt.s32 {q}, {before}, 0;"));
+        self.line(format_args!("add.s32 {more}, {before}, {};", p.stages));
+        self.line(format_args!("selp.b32 {before}, {more}, {before}, {q};"));
+        before
+    }
+
+    /// A lane of each warp that computes says that the stages are free that were kept, where there were pieces.
+    fn freed(&mut self) -> Out<()> {
+        let own = self.printing()?;
+        let (p, thread, come) = (own.pipeline, own.thread, own.come);
+        let [i, stage] = come.ok_or("nobody computes yet")?;
+        for before in 1..=p.behind {
+            self.labels += 1;
+            let label = format!("$none_{}", self.labels);
+            let (lane, skip, none) = (self.temp("tr"), self.temp("tp"), self.temp("tp"));
+            self.line(format_args!("and.b32 {lane}, {thread}, 31;"));
+            self.line(format_args!("setp.ne.u32 {skip}, {lane}, 0;"));
+            self.line(format_args!("setp.lt.s32 {none}, {i}, {before};"));
+            self.line(format_args!("or.pred {skip}, {skip}, {none};"));
+            self.line(format_args!("@{skip} bra {label};"));
+            let kept = self.stage_before(&p, stage, before);
+            let free = self.stage_barriers(&p, kept)[1];
+            self.line(format_args!("mbarrier.arrive.shared::cta.b64 _, [{free}];"));
+            self.out.push_str(&format!("{label}:\n"));
+        }
+        Ok(())
     }
 }

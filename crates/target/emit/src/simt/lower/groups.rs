@@ -9,7 +9,7 @@ use kernel::{AxisId, Stmt, TileId};
 use layout::Arrange;
 
 /// Lanes along the columns, and along the rows, of a fragment.
-const LANES: [u32; 2] = [4, 8];
+pub(super) const LANES: [u32; 2] = [4, 8];
 /// Rows of a fragment's half, and columns of a block of fragments.
 const BLOCK: i64 = 8;
 
@@ -198,6 +198,28 @@ impl Lower<'_> {
         let (start, shift) = (g.start, g.shift(slot));
         let shift = self.b.int(shift);
         self.b.add(start, shift)
+    }
+
+    /// `at` moved to the first of the eight columns that this lane stores of four blocks, of which its quad has the pairs.
+    pub fn neighbours_of_lane(&mut self, group: usize, block: i64, at: &At) -> At {
+        let (start, axes) = (self.groups[group].start, self.groups[group].axes.clone());
+        // The first pair of lane `l` is 2 l columns from the warp's first.
+        let mask = self.b.int(i64::from(LANES[0]) - 1);
+        let lane = self.b.binary(Binary::And, self.thread, mask);
+        let more = self.b.int(BLOCK - 2);
+        let more = self.b.mul(lane, more);
+        let (first, shift) = (self.b.add(start, more), self.b.int(block * BLOCK));
+        let index = self.b.add(first, shift);
+        let sizes: Vec<i64> = axes.iter().map(|a| a.1).collect();
+        let parts = self.parts(index, &sizes);
+        let mut next = at.clone();
+        for (&(a, _), p) in axes.iter().zip(parts) {
+            let axis = self.axes[a as usize].clone();
+            next.coord[a as usize] = self.b.add(axis.base, p);
+            next.slot[a as usize] = None;
+            next.valid[a as usize] = (!axis.full).then(|| self.b.compare(Compare::Lt, p, axis.len));
+        }
+        next
     }
 
     /// `at` moved to this thread's position number `slot` of a group.

@@ -10,6 +10,7 @@ mod groups;
 mod matrix;
 mod parts;
 mod pipeline;
+mod quads;
 mod staging;
 mod state;
 mod stmt;
@@ -77,6 +78,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         schedule,
         map,
         copiers: whole.copiers,
+        walk: None,
         shared_out: whole.shared_out(),
         copier: None,
         caps,
@@ -104,6 +106,8 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     if map.fragment.is_some() {
         l.groups()?;
     }
+    // What a walk's next task changes is computed in its body.
+    l.walk = (whole.walkers > 0).then(|| l.b.open_loop());
     l.grid();
     l.homes()?;
     l.zeroed = l.zeroed_tiles();
@@ -128,6 +132,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         dims: b.dims,
         operands: kernel.operands.iter().map(buffer).collect(),
         tasks: work::tasks(kernel, schedule),
+        walkers: whole.walkers,
         faults,
     };
     verified(&program);
@@ -329,7 +334,10 @@ impl Lower<'_> {
         let grid = self.schedule.grid.clone();
         let counts: Vec<Reg> = grid.iter().map(|g| self.pieces(g)).collect();
         let n = grid.len();
-        let mut rest = self.b.op(Ty::I32, Op::Task);
+        let mut rest = match self.walk {
+            Some(task) => task,
+            None => self.b.op(Ty::I32, Op::Task),
+        };
         let mut piece = vec![rest; n];
         let mut left = n;
         if self.schedule.raster > 1 && n >= 2 {

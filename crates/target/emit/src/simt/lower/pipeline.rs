@@ -1,9 +1,10 @@
 //! Products whose factors warps of their own copy, ahead of those that multiply.
 use super::deep::accumulator;
 use super::state::{Lower, Result, SharedTile};
-use crate::simt::ir::{Inst, Op, Pipeline, Reg, SharedArray, Warpgroup};
+use crate::simt::ir::{Inst, Op, Pipeline, Reg, SharedArray, Ty, Warpgroup};
 use kernel::{AxisTile, Factors, Node, OperandId, Stmt, TileId};
 use layout::DType;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Copies of a piece.
@@ -76,12 +77,15 @@ impl Lower<'_> {
             elements: 2 * stages,
         });
         let barriers = self.shared.len() as u32 - 1;
-        self.b.open();
-        self.copy_side(&copies, (cuts, &counts, total), stages)?;
+        if self.walk.is_none() {
+            self.b.open();
+        }
+        self.copy_side(&copies, (cuts, &counts, total))?;
         let piece = self.b.open_loop();
+        let stage = self.b.fresh(Ty::I32);
         self.b.forget_shared();
         self.enter_piece(cuts, &counts, piece);
-        self.stage = Some(self.remainder(piece, stages.into()));
+        self.stage = Some(stage);
         self.products_ahead = behind > 0;
         for s in stmts {
             if self.copied(s).is_none() {
@@ -90,16 +94,30 @@ impl Lower<'_> {
         }
         (self.stage, self.products_ahead) = (None, false);
         self.b.forget_shared();
-        self.b.close_side(piece);
+        self.b.close_side(piece, stage);
         if behind > 0 {
             self.b.push(Inst::Warpgroup(Warpgroup::Wait(0)));
+        }
+        if behind > 0 && self.walk.is_some() {
+            self.b.push(Inst::Freed);
         }
         self.axes = before;
         self.read.extend(copies.iter().map(|c| c.2.array));
         self.nodes(rest)?;
-        let body = self.b.close();
+        let staged: BTreeSet<u32> = copies.iter().map(|c| c.2.array).collect();
+        let body = match self.walk {
+            Some(_) => {
+                // The next task writes to what is shared beside the stages while others may read it still.
+                if self.written.union(&self.read).any(|a| !staged.contains(a)) {
+                    self.barrier();
+                }
+                self.b.close_walk()
+            }
+            None => self.b.close(),
+        };
         self.b.push(Inst::Pipeline {
             pipeline: Pipeline {
+                walk: self.walk,
                 pieces: total,
                 stages,
                 behind,
@@ -113,10 +131,10 @@ impl Lower<'_> {
     }
 
     /// The side of a warp that copies a piece, waits for it, and lets products see it.
-    fn copy_side(&mut self, copies: &Copies, (cuts, counts, _): Cuts, stages: u32) -> Result<()> {
+    fn copy_side(&mut self, copies: &Copies, (cuts, counts, _): Cuts) -> Result<()> {
         let piece = self.b.open_loop();
+        let stage = self.b.fresh(Ty::I32);
         self.enter_piece(cuts, counts, piece);
-        let stage = self.remainder(piece, stages.into());
         self.copier = Some(self.lane());
         // Copies that take no more of the warp begin first.
         let (whole, others): (Vec<_>, Vec<_>) = copies.iter().partition(|c| c.2.image);
@@ -140,7 +158,7 @@ impl Lower<'_> {
             self.b.push(Inst::Wait(0));
         }
         self.b.push(Inst::Warpgroup(Warpgroup::ProxyFence));
-        self.b.close_side(piece);
+        self.b.close_side(piece, stage);
         Ok(())
     }
 }

@@ -55,6 +55,8 @@ pub(super) struct Lower<'a> {
     pub(super) map: &'a GpuMapping,
     /// Warps that only copy, and registers of each thread that computes and of each of these.
     pub(super) copiers: u32,
+    /// The task at hand, where a CTA walks tasks.
+    pub(super) walk: Option<Reg>,
     pub(super) shared_out: [u32; 2],
     /// This thread's number in its warp, where that copies by itself.
     pub(super) copier: Option<Reg>,

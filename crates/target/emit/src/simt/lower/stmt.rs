@@ -160,6 +160,9 @@ impl Lower<'_> {
     }
 
     fn store(&mut self, operand: OperandId, src: TileId) -> Result<()> {
+        if self.store_quads(operand, src)? {
+            return Ok(());
+        }
         let axes = self.kernel.tiles[src as usize].axes.clone();
         let unrolled = self.unrolled(&[src]);
         let own = self.first_of_equals(&axes);

@@ -36,7 +36,7 @@ pub(super) fn half_bits(v: f32, d: DType) -> u16 {
     }
 }
 
-fn half_value(bits: u16, d: DType) -> f64 {
+pub(super) fn half_value(bits: u16, d: DType) -> f64 {
     match d {
         DType::BF16 => half::bf16::from_bits(bits).into(),
         _ => half::f16::from_bits(bits).into(),

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 /// Threads of a warp.
 const WARP: usize = 32;
 
-/// A side's piece and what is done for it.
-type Side<'a> = (Reg, &'a [Inst]);
+/// A side's piece and stage, and what is done for it.
+type Side<'a> = ([Reg; 2], &'a [Inst]);
 
 /// Shared arrays that instructions copy or write to.
 fn written(body: &[Inst], out: &mut BTreeSet<u32>) {
@@ -36,7 +36,7 @@ fn parts(body: &[Inst]) -> Option<Parts<'_>> {
     let first = body.iter().position(side)?;
     let second = first + 1 + body[first + 1..].iter().position(side)?;
     let of = |at: usize| match &body[at] {
-        Inst::Side { piece, body } => Some((*piece, body.as_slice())),
+        Inst::Side { piece, stage, body } => Some(([*piece, *stage], body.as_slice())),
         _ => None,
     };
     Some(Parts {
@@ -46,8 +46,23 @@ fn parts(body: &[Inst]) -> Option<Parts<'_>> {
     })
 }
 
+/// How far the two sides of a pipeline have come.
+struct Progress<'a> {
+    p: &'a Pipeline,
+    parts: Parts<'a>,
+    /// Arrays that pieces are copied to.
+    arrays: BTreeSet<u32>,
+    /// Tasks of the CTA.
+    tasks: Vec<i64>,
+    /// Pieces of a task.
+    pieces: i64,
+    /// Pieces of all tasks that were copied, and that nobody reads any more.
+    copied: i64,
+    freed: i64,
+}
+
 impl<M: Memory> Machine<'_, M> {
-    /// Runs a pipeline's body.
+    /// Runs a pipeline's body, for every task of the CTA where it walks tasks.
     pub(super) fn pipeline(
         &mut self,
         p: &Pipeline,
@@ -59,48 +74,122 @@ impl<M: Memory> Machine<'_, M> {
         }
         let parts = parts(body).ok_or("a pipeline without two sides")?;
         self.meet();
-        for i in parts.all {
-            self.inst(i, on)?;
-        }
         let mut arrays = BTreeSet::new();
         written(parts.sides[0].1, &mut arrays);
         let computing = self.lanes - p.copiers as usize * WARP;
-        let others: Vec<bool> = (0..self.lanes).map(|l| l < computing).collect();
-        self.meeting = computing;
-        let (pieces, mut copied) = (self.int(p.pieces, 0), 0);
-        let (stages, behind) = (i64::from(p.stages), i64::from(p.behind));
-        for piece in 0..pieces {
-            let free = (piece - behind).max(0) + stages;
-            while copied < pieces.min(free) {
-                let warp = computing + copied as usize % p.turns() as usize * WARP;
-                let own: Vec<bool> = (0..self.lanes).map(|l| l / WARP == warp / WARP).collect();
-                self.side(parts.sides[0], copied, &own)?;
-                self.handed_over(&arrays, (copied % stages, stages));
-                copied += 1;
-            }
-            self.side(parts.sides[1], piece, &others)?;
-            if piece >= behind {
-                self.handed_over(&arrays, ((piece - behind) % stages, stages));
-            }
+        let mut s = Progress {
+            p,
+            parts,
+            arrays,
+            tasks: match p.walk {
+                Some(_) => self.tasks.clone(),
+                None => vec![self.task],
+            },
+            pieces: self.int(p.pieces, 0),
+            copied: 0,
+            freed: 0,
+        };
+        if p.walk.is_none() {
+            self.enter_task(&s, 0, on)?;
         }
-        let done = self.body(parts.rest, &others);
+        self.meeting = computing;
+        let others: Vec<bool> = (0..self.lanes).map(|l| l < computing).collect();
+        for task in 0..s.tasks.len() {
+            self.computed(&mut s, task, &others)?;
+        }
         self.meeting = self.lanes;
-        done
+        Ok(())
     }
 
-    fn side(&mut self, (reg, body): Side<'_>, piece: i64, on: &[bool]) -> Result<(), StopReason> {
+    /// What threads in `on` do before the pieces of task `number` of the CTA's.
+    fn enter_task(&mut self, s: &Progress, number: usize, on: &[bool]) -> Result<(), StopReason> {
+        self.task = s.tasks[number];
         for l in (0..self.lanes).filter(|&l| on[l]) {
-            self.set(reg, l, piece as u64);
+            if let Some(task) = s.p.walk {
+                self.set(task, l, s.tasks[number] as u64);
+                for v in 0..self.p.vars.len() {
+                    self.proxy.free(v as u32, l)?;
+                    self.vars[v * self.lanes + l] = 0;
+                }
+            }
+        }
+        s.parts.all.iter().try_for_each(|i| self.inst(i, on))
+    }
+
+    /// What the threads that compute, which are those in `on`, do for a task.
+    fn computed(&mut self, s: &mut Progress, task: usize, on: &[bool]) -> Result<(), StopReason> {
+        if s.p.walk.is_some() {
+            self.enter_task(s, task, on)?;
+        }
+        let first = task as i64 * s.pieces;
+        let behind = i64::from(s.p.behind);
+        for piece in 0..s.pieces {
+            self.ahead(s)?;
+            let stage = (first + piece) % i64::from(s.p.stages);
+            self.side(s.parts.sides[1], [piece, stage], on)?;
+            self.free(s, (first + piece + 1 - behind).max(first));
+        }
+        for i in s.parts.rest {
+            match i {
+                // Whoever copies goes on at once.
+                Inst::Freed => {
+                    self.free(s, first + s.pieces);
+                    self.ahead(s)?;
+                }
+                i => self.inst(i, on)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Pieces before number `to` are read no more.
+    fn free(&mut self, s: &mut Progress, to: i64) {
+        for n in s.freed..to {
+            self.handed_over(&s.arrays, (n, i64::from(s.p.stages)));
+        }
+        s.freed = s.freed.max(to);
+    }
+
+    /// Copies pieces to all stages that are free.
+    fn ahead(&mut self, s: &mut Progress) -> Result<(), StopReason> {
+        let (stages, turns) = (i64::from(s.p.stages), i64::from(s.p.turns()));
+        let computing = self.lanes - s.p.copiers as usize * WARP;
+        let all = s.tasks.len() as i64 * s.pieces;
+        while s.copied < all.min(s.freed + stages) {
+            let piece = s.copied % s.pieces;
+            if piece == 0 && s.p.walk.is_some() {
+                let copying: Vec<bool> = (0..self.lanes).map(|l| l >= computing).collect();
+                self.enter_task(s, (s.copied / s.pieces) as usize, &copying)?;
+            }
+            let warp = computing / WARP + (s.copied % turns) as usize;
+            let own: Vec<bool> = (0..self.lanes).map(|l| l / WARP == warp).collect();
+            self.side(s.parts.sides[0], [piece, s.copied % stages], &own)?;
+            self.handed_over(&s.arrays, (s.copied, stages));
+            s.copied += 1;
+        }
+        Ok(())
+    }
+
+    fn side(
+        &mut self,
+        (regs, body): Side<'_>,
+        values: [i64; 2],
+        on: &[bool],
+    ) -> Result<(), StopReason> {
+        for l in (0..self.lanes).filter(|&l| on[l]) {
+            for (r, v) in regs.into_iter().zip(values) {
+                self.set(r, l, v as u64);
+            }
         }
         self.body(body, on)
     }
 
-    /// A stage changes hands: what was done to it before was done before what follows.
-    fn handed_over(&mut self, arrays: &BTreeSet<u32>, (stage, stages): (i64, i64)) {
+    /// The stage of piece `n` changes hands: what was done to it before was done before what follows.
+    fn handed_over(&mut self, arrays: &BTreeSet<u32>, (n, stages): (i64, i64)) {
         for &a in arrays {
             let touched = &mut self.shared[a as usize].1;
             let each = touched.len() / stages as usize;
-            let from = each * stage as usize;
+            let from = each * (n % stages) as usize;
             touched[from..from + each].fill(Touch::default());
         }
         self.proxy.barrier();
