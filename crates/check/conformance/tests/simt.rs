@@ -1,7 +1,7 @@
 //! The lowering to threads, without any GPU.
 use emit::wgsl;
 use shopfloor_conformance::{
-    Rng, cases, copied_ahead, run, scalars, seeds, simt::Interpreter, special,
+    Rng, cases, copied_ahead, run, scalars, seeds, simt::Interpreter, special, special_images,
 };
 
 /// Refusals for these reasons are random schedules that ask for what cannot be: a register tile read
@@ -89,6 +89,17 @@ fn products_in_parts_give_what_multiply_adds_give() {
     let done = special(&subject, 7000, 4).unwrap_or_else(|e| panic!("{e}"));
     println!("{done} programs");
     assert!(done > 8, "{done}");
+}
+
+#[test]
+fn products_of_parts_that_lie_as_images_give_what_multiply_adds_give() {
+    let subject = Interpreter {
+        shuffle: 32,
+        matrix: true,
+    };
+    let done = special_images(&subject, 7300, 2).unwrap_or_else(|e| panic!("{e}"));
+    println!("{done} programs");
+    assert!(done > 6, "{done}");
 }
 
 #[test]

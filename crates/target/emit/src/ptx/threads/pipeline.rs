@@ -2,7 +2,7 @@
 //! memory, from sm_90a on.
 use super::{Name, Out, Printer, Printing};
 use crate::ptx::source::Source;
-use crate::simt::ir::{Inst, Pipeline, Reg};
+use crate::simt::ir::{Inst, Op, Pipeline, Reg};
 use kernel::OperandId;
 
 /// Barrier of the threads that compute; 0 and 1 are those of [`Source::barrier`].
@@ -11,6 +11,14 @@ const COMPUTING: u32 = 2;
 const WARP: u32 = 32;
 /// Bytes of what a barrier counts.
 const BYTES: u32 = 8;
+
+/// Whether threads read shared memory by themselves.
+fn reads_shared(body: &[Inst]) -> bool {
+    body.iter().any(|i| match i {
+        Inst::Let(_, Op::LoadShared { .. }) | Inst::LoadSharedRun { .. } => true,
+        i => reads_shared(i.body()),
+    })
+}
 
 impl Printing {
     /// The barrier of the threads that compute, where these are printed alone.
@@ -146,6 +154,10 @@ impl Printer<'_> {
             printing.filled = copies.then_some(own_barrier);
         }
         self.body_of(own, body)?;
+        if !copies && reads_shared(body) {
+            // One lane says that the stage is free which all lanes read.
+            self.line("bar.warp.sync -1;");
+        }
         match copies {
             true => self.line(format_args!(
                 "mbarrier.arrive.shared::cta.b64 _, [{own_barrier}];"
