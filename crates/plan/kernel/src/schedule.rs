@@ -107,7 +107,8 @@ pub const WARP_ROWS: u32 = 16;
 
 impl Fragment {
     /// Warps that execute one instruction together: 1, or the 4 of a warpgroup, which read their factors from shared
-    /// memory where the instruction goes on beside what follows.
+    /// memory, of f32 that other warps copy the left one from registers, where the instruction goes on beside what
+    /// follows.
     pub fn warps(&self) -> u32 {
         (self.m / WARP_ROWS).max(1)
     }

@@ -435,18 +435,19 @@ impl Lower<'_> {
         let array = s.home.array;
         let (outer, inner) = if s.deep { (own, depth) } else { (depth, own) };
         let width = self.b.int(s.home.line);
-        let line = self.b.mul(outer, width);
         if s.home.image {
             // Lines of 16 bytes: those of the next depths stand behind those of all rows or columns.
             let within = self.remainder(inner, s.home.line);
             let number = self.quotient(inner, s.home.line);
             let each = self.b.int(self.lines_of(&s.home) * s.home.line);
-            let beyond = self.b.mul(number, each);
-            let line = self.staged(&s.home, line);
-            let first = self.b.add(line, beyond);
-            let index = self.b.add(first, within);
+            let (zero, one) = (self.b.int(0), self.b.int(1));
+            let first = self.staged(&s.home, zero);
+            // Neighbours differ by numbers that are known: none has a register of its own.
+            let terms = [(outer, width), (number, each), (within, one)];
+            let index = self.b.linear(first, &terms);
             return self.b.op(Ty::F32, Op::LoadShared { array, index });
         }
+        let line = self.b.mul(outer, width);
         let within = self.within_line(line, inner, s.home.swizzle);
         let line = self.staged(&s.home, line);
         let index = self.b.add(line, within);
