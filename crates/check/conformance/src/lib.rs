@@ -23,12 +23,12 @@ pub use families::{
     CPU_FAMILIES, Case, FAMILIES, Limits, Link, MATRIX_FAMILIES, Make, cases, chain, panels,
     warpgroup_product,
 };
-pub use matrix::{matrix_schedules, with_image};
+pub use matrix::{buffers_in_parts, matrix_schedules, with_image, with_parts};
 #[cfg(target_os = "linux")]
 pub use on_device::Guarded;
 pub use on_device::{OnDevice, OneStep};
 pub use rng::Rng;
 pub use scalars::scalars;
 pub use schedules::{cpu_schedule, cpu_schedules, gpu_schedules};
-pub use special::special;
+pub use special::{special, special_images};
 pub use suite::{Failure, Outcome, Picks, Seen, Subject, copied_ahead, each, run, seeds};

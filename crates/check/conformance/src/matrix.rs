@@ -1,11 +1,13 @@
 //! Random schedules for matrix instructions.
 use crate::Rng;
+use expr::Scalar;
 use kernel::{
     Access, AxisId, AxisTile, Factors, Fragment, GpuMapping, Kernel, Mapping, OperandId, Place,
     Schedule, Stmt, Swizzle, Term, TileId, TileProgram,
 };
 use layout::{DType, Dim, Leaf};
 use std::sync::Arc;
+use tensor::Tensor;
 
 /// Schedules per kernel.
 const TRIES: usize = 6;
@@ -251,9 +253,13 @@ fn warpgroups(
         rng.of(&bytes),
     );
     let ahead = |t: &TileId| matches!(places[*t as usize], Place::Shared { stages: 2.., .. });
-    if let (Mapping::Gpu(g), false) = (&mut mapping, parts)
+    // Of f32 the right factor is an image then, which a caller makes of it.
+    let copied = match parts {
+        true => rng.once_in(3),
+        false => rng.of(&[true, true, false]),
+    };
+    if let (Mapping::Gpu(g), true) = (&mut mapping, copied)
         && products[0].factors.iter().all(ahead)
-        && rng.of(&[true, true, false])
     {
         g.copiers = 4;
         g.walkers = rng.of(&[0, 1, 2, 3]);
@@ -419,12 +425,19 @@ fn line(k: &Kernel, t: TileId, p: &Product, tile: &dyn Fn(AxisId) -> Option<i64>
 }
 
 /// `program` with a factor as the image of its pieces, which then lies in shared memory as in its operand; `None` where no
-/// warps copy, or no factor's pieces are runs of an image.
+/// warps copy, or no factor's pieces are runs of an image. Of factors of f32 it is the one with the columns.
 pub fn with_image(program: &TileProgram) -> Option<TileProgram> {
     let (k, s) = (program.kernel(), program.schedule());
-    let copied = matches!(&s.mapping, Mapping::Gpu(g) if g.copiers > 0);
+    let Mapping::Gpu(g) = &s.mapping else {
+        return None;
+    };
+    let whole = g.fragment.is_some_and(|f| f.factors == Factors::Whole);
+    let may = |t: TileId| {
+        let mut axes = k.tiles[t as usize].axes.iter();
+        g.copiers > 0 && (whole || axes.any(|a| g.columns.contains(a)))
+    };
     let mut loads = k.body.iter().filter_map(|x| match x {
-        Stmt::Load { dst, operand } if copied => Some((*dst, *operand)),
+        Stmt::Load { dst, operand } if may(*dst) => Some((*dst, *operand)),
         _ => None,
     });
     loads.find_map(|(tile, operand)| {
@@ -436,6 +449,49 @@ pub fn with_image(program: &TileProgram) -> Option<TileProgram> {
         schedule.places[tile as usize] = Place::Image { stages };
         TileProgram::new(Arc::new(kernel), Arc::new(schedule)).ok()
     })
+}
+
+/// `image`, which multiplies f32 in two parts, with those of the factor that is an image in place of it, and the operand
+/// that it is loaded from.
+pub fn with_parts(image: &TileProgram) -> Option<(TileProgram, OperandId)> {
+    let (k, s) = (image.kernel(), image.schedule());
+    let parts = |f: &Fragment| f.factors == Factors::Tf32x3;
+    if !matches!(&s.mapping, Mapping::Gpu(g) if g.fragment.as_ref().is_some_and(parts)) {
+        return None;
+    }
+    let (tile, operand) = k.body.iter().find_map(|x| match x {
+        Stmt::Load { dst, operand } => {
+            matches!(s.place(*dst), Place::Image { .. }).then_some((*dst, *operand))
+        }
+        _ => None,
+    })?;
+    let (kernel, _) = k.with_parts(tile)?;
+    let mut schedule = s.clone();
+    let place = std::mem::replace(&mut schedule.places[tile as usize], Place::Recompute);
+    schedule.places.extend([place; 2]);
+    let program = TileProgram::new(Arc::new(kernel), Arc::new(schedule)).ok()?;
+    Some((program, operand))
+}
+
+/// `buffers` with the upper parts of an operand's elements in place of these, and the lower ones behind all others.
+///
+/// # Errors
+/// The operand is not of f32.
+pub fn buffers_in_parts(buffers: &[Tensor], operand: OperandId) -> Result<Vec<Tensor>, String> {
+    let mut all = buffers.to_vec();
+    all.push(all[operand as usize].clone());
+    let places = [operand as usize, buffers.len()];
+    for (place, part) in places.into_iter().zip(kernel::parts_of_f32()) {
+        for i in 0..all[place].len() {
+            let x = Scalar::Float(buffers[operand as usize].get_f64(i));
+            let made = part.eval_plain(&[x]).map_err(|e| e.to_string())?;
+            match made[..] {
+                [Scalar::Float(v)] => all[place].set_f64(i, v),
+                _ => return Err("a part is no float".into()),
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// How an operand lies as the image of a tile, and its elements: panels of the tile's lines, in each of them 16 bytes of

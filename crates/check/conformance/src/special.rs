@@ -1,8 +1,8 @@
 //! Products of f32 in parts on what has no parts: what is infinite, no number, too large or too small.
-use crate::families::MATRIX_FAMILIES;
+use crate::families::{MATRIX_FAMILIES, warpgroup_product};
 use crate::suite::{Failure, Subject, wanted};
-use crate::{Rng, matrix_schedules};
-use kernel::{Factors, Kernel, Mapping, Role, Schedule, TileProgram};
+use crate::{Rng, buffers_in_parts, matrix_schedules, with_image, with_parts};
+use kernel::{Factors, Kernel, Mapping, OperandId, Role, Schedule, TileProgram};
 use layout::DType;
 use std::sync::Arc;
 use tensor::Tensor;
@@ -79,6 +79,60 @@ fn agrees(want: &Tensor, got: &Tensor, terms: &Tensor) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A product in parts whose right factor is an image of them: the kernel that reads its elements, the program, and the
+/// operand that has them.
+type Copied = (Kernel, TileProgram, OperandId);
+
+/// One whose factors warps copy.
+fn copied(rng: &mut Rng) -> Option<Copied> {
+    let k = warpgroup_product(rng).kernel;
+    let programs = matrix_schedules(&k, rng).into_iter().filter(in_parts);
+    programs
+        .filter_map(|s| TileProgram::new(Arc::new(k.clone()), Arc::new(s)).ok())
+        .find_map(|p| {
+            let image = with_image(&p)?;
+            let (parts, operand) = with_parts(&image)?;
+            Some((image.kernel().clone(), parts, operand))
+        })
+}
+
+/// Runs `count` products in parts of every class whose right factor was cut in parts before; gives how many programs
+/// agreed.
+///
+/// # Errors
+/// The first that does not, with its text and the seed that makes it again.
+pub fn special_images(subject: &dyn Subject, seed: u64, count: usize) -> Result<usize, String> {
+    let (mut agreed, mut done) = (0, 0);
+    for seed in seed.. {
+        let mut rng = Rng::new(seed);
+        let Some((k, program, operand)) = copied(&mut rng) else {
+            continue;
+        };
+        for (n, class) in CLASSES.into_iter().enumerate() {
+            let buffers = factors(&k, class, &mut rng)?;
+            let want = wanted(&k, &|_| None, &buffers)?;
+            let terms = wanted(&k, &|_| None, &magnitudes(&buffers))?;
+            let given = buffers_in_parts(&buffers, operand)?;
+            let of = |e: String| format!("class {n}, seed {seed}: {e}\n{program}");
+            match subject.run(&program, &[], &given) {
+                Ok(got) => {
+                    let mut all = want.iter().zip(&got).zip(&terms);
+                    all.try_for_each(|((w, g), t)| agrees(w, g, t))
+                        .map_err(of)?;
+                    agreed += 1;
+                }
+                Err(Failure::Refused(_)) => {}
+                Err(Failure::Broken(why)) => return Err(of(why)),
+            }
+        }
+        done += 1;
+        if done >= count {
+            break;
+        }
+    }
+    Ok(agreed)
 }
 
 /// Runs `count` products in parts of every class; gives how many programs agreed.

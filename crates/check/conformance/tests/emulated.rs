@@ -1,7 +1,9 @@
 //! PTX of every family, run on the emulator: what it does, and that nothing is touched that is not
 //! there, or without the barriers it takes.
 use emit::ptx;
-use shopfloor_conformance::{Emulated, Rng, cases, copied_ahead, run, scalars, seeds, special};
+use shopfloor_conformance::{
+    Emulated, Rng, cases, copied_ahead, run, scalars, seeds, special, special_images,
+};
 
 #[test]
 fn every_family_agrees_with_the_reference() {
@@ -40,6 +42,13 @@ fn products_in_parts_give_what_multiply_adds_give() {
     let done = special(&Emulated::on("sm_90a"), 7100, 4).unwrap_or_else(|e| panic!("{e}"));
     println!("{done} programs");
     assert!(done > 8, "{done}");
+}
+
+#[test]
+fn products_of_parts_that_lie_as_images_give_what_multiply_adds_give() {
+    let done = special_images(&Emulated::on("sm_90a"), 7400, 2).unwrap_or_else(|e| panic!("{e}"));
+    println!("{done} programs");
+    assert!(done > 6, "{done}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! PTX of every family, assembled by ptxas where it is to be had.
 use emit::ptx;
 use kernel::TileProgram;
-use shopfloor_conformance::{Failure, Picks, Rng, Subject, arch, cases, run, seeds};
+use shopfloor_conformance::{Failure, Picks, Rng, Subject, arch, cases, copied_ahead, run, seeds};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -84,21 +84,28 @@ impl Subject for Assembler {
     }
 }
 
-/// Runs what `picks` picks of as many seeds as a run has, through ptxas.
-fn assembled(name: &str, of: u64, picks: &Picks<'_>, seed: u64) {
+/// What assembles one in `of` programs, where ptxas is to be had.
+fn assembler(name: &str, of: u64) -> Option<Assembler> {
     let tool = match ptxas() {
         Ok(t) => t,
         Err(e) => {
             testing::skip(name, &e);
-            return;
+            return None;
         }
     };
-    let a = Assembler {
+    Some(Assembler {
         share: testing::Share::of_run(of),
         tool,
         folder: tempfile::tempdir().expect("a folder"),
         done: Cell::new(0),
         registers: RefCell::default(),
+    })
+}
+
+/// Runs what `picks` picks of as many seeds as a run has, through ptxas.
+fn assembled(name: &str, of: u64, picks: &Picks<'_>, seed: u64) {
+    let Some(a) = assembler(name, of) else {
+        return;
     };
     let own = testing::Share::cases(16, 1);
     let count = (own.end - own.start) as usize;
@@ -122,4 +129,13 @@ fn matrix_instructions_are_assembled() {
         &|case| case >= before,
         9000,
     );
+}
+
+#[test]
+fn factors_that_warps_copy_are_assembled() {
+    let Some(a) = assembler("ptxas: factors that warps copy", 2) else {
+        return;
+    };
+    let last = copied_ahead(&a, 9500, seeds(12)).unwrap_or_else(|e| panic!("{e}"));
+    println!("up to seed {last}, registers {:?}", a.registers.borrow());
 }

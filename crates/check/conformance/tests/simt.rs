@@ -5,7 +5,7 @@ use emit::wgsl;
 use kernel::{Mapping, TileProgram};
 use shopfloor_conformance::{
     Rng, cases, copied_ahead, matrix_schedules, run, scalars, seeds, simt as threads,
-    simt::Interpreter, special, warpgroup_product,
+    simt::Interpreter, special, special_images, warpgroup_product,
 };
 use std::sync::Arc;
 use tensor::Tensor;
@@ -163,6 +163,17 @@ fn products_in_parts_give_what_multiply_adds_give() {
     let done = special(&subject, 7000, 4).unwrap_or_else(|e| panic!("{e}"));
     println!("{done} programs");
     assert!(done > 8, "{done}");
+}
+
+#[test]
+fn products_of_parts_that_lie_as_images_give_what_multiply_adds_give() {
+    let subject = Interpreter {
+        shuffle: 32,
+        matrix: true,
+    };
+    let done = special_images(&subject, 7300, 2).unwrap_or_else(|e| panic!("{e}"));
+    println!("{done} programs");
+    assert!(done > 6, "{done}");
 }
 
 #[test]

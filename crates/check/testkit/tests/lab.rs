@@ -1,5 +1,5 @@
 //! Products that were measured on an H100, stage by stage of a recipe in plain PTX, as schedules predict them.
-use kernel::{Family, Mapping, Place, TileProgram};
+use kernel::{Family, Mapping, Place, Target, TileProgram};
 use layout::{DType, DimBox};
 use machine::Machine;
 use plan::{Allotment, Plan, Planner as _, Step, StepWork};
@@ -13,16 +13,19 @@ use testkit::tools::tool;
 
 /// The plan of a stage's product of `n` by `n` by `n`.
 fn planned(s: &Stage, n: i64) -> Plan {
+    let target = s.of(emit::ptx::target("sm_90a"));
+    bound(target, (DType::BF16, Precision::default()), n)
+}
+
+/// The plan of a product of `n` by `n` by `n` in a type, as exactly as `precision` says.
+fn bound(target: Target, (dtype, precision): (DType, Precision), n: i64) -> Plan {
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plan/machine/machines");
     let machine = |name: &str| Machine::from_file(&machines.join(name)).expect("a machine");
     let host = (machine("zen4-2core.toml"), cpu::target(cpu::Isa::Avx2));
-    let on = vec![
-        host,
-        (machine("h100.toml"), s.of(emit::ptx::target("sm_90a"))),
-    ];
+    let on = vec![host, (machine("h100.toml"), target)];
     let planner = Planner::new(on, PlanOptions::default());
-    let w = Tensor::zeros(DType::BF16, &[n as usize; 2]).expect("memory");
-    let model = lab::model(n, w, Precision::default()).expect("a model");
+    let w = Tensor::zeros(dtype, &[n as usize; 2]).expect("memory");
+    let model = lab::model(n, w, precision).expect("a model");
     planner
         .bind(model.program(), &DimBox::new(), &Allotment::default())
         .expect("a plan")
@@ -76,39 +79,9 @@ fn products_take_what_was_measured_of_their_stage() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// Warps that copy, barriers, bulk copies and registers that are handed over are in the machine code, nothing is spilled,
-/// and products are not put in a row, for one task per CTA and for CTAs that walk.
-#[test]
-fn warps_that_copy_are_assembled_to_hoppers_instructions() {
-    for (stage, walk) in [(&STAGES[2], false), (&STAGES[3], true)] {
-        let text = |n: i64| {
-            let program = product_of(&planned(stage, n)).1;
-            let image = |p: &Place| matches!(p, Place::Image { .. });
-            let bulk = program.schedule().places.iter().any(image);
-            let ptx = emit::ptx::emit(&program, "sm_90a").expect("a text");
-            (bulk && (ptx.walkers > 0) == walk).then_some(ptx.text)
-        };
-        let text = SIZES.into_iter().find_map(text);
-        let text = text.expect("a factor as it lies");
-        let Some(code) = assembled(&text) else { return };
-        for what in [
-            "HGMMA.64x256x16.F32",
-            "UBLKCP",
-            "USETMAXREG",
-            "SYNCS.PHASECHK",
-            "LDGSTS",
-        ] {
-            assert!(code.contains(what), "no {what} in\n{code}");
-        }
-        // Lanes exchange what they store.
-        assert_eq!(code.contains("SHFL"), walk, "{code}");
-        assert_eq!(code.contains("STG.E.128"), walk, "{code}");
-    }
-}
-
-/// The machine code of a text, in which nothing is spilled and no product waits for another; nothing where there is no
-/// assembler.
-fn assembled(text: &str) -> Option<String> {
+/// Machine code of a text for sm_90a that spills so many bytes at most, with products that go on beside each other; `None`
+/// where there is no assembler.
+fn machine_code(text: &str, spilled: u32) -> Option<String> {
     let (assembler, disassembler) = match (tool("ptxas"), tool("nvdisasm")) {
         (Ok(a), Ok(d)) => (a, d),
         (Err(why), _) => {
@@ -129,8 +102,12 @@ fn assembled(text: &str) -> Option<String> {
         .args([&to, &from]);
     let out = command.output().expect("the assembler");
     let said = String::from_utf8_lossy(&out.stderr) + String::from_utf8_lossy(&out.stdout);
+    let (before, _) = said
+        .split_once(" bytes spill stores")
+        .expect("what it spills");
+    let stores: Option<u32> = before.rsplit(' ').next().and_then(|n| n.parse().ok());
     assert!(
-        out.status.success() && said.contains(" 0 bytes spill stores"),
+        out.status.success() && stores.is_some_and(|n| n <= spilled),
         "{said}"
     );
     assert!(
@@ -139,4 +116,49 @@ fn assembled(text: &str) -> Option<String> {
     );
     let out = Command::new(disassembler).arg("-c").arg(&to).output();
     Some(String::from_utf8_lossy(&out.expect("machine code").stdout).to_string())
+}
+
+/// The text of a plan's product whose warps copy, one factor as it lies, and whether its CTAs walk.
+fn copied(plan: &Plan) -> Option<(String, bool)> {
+    let program = product_of(plan).1;
+    let image = |p: &Place| matches!(p, Place::Image { .. });
+    let bulk = program.schedule().places.iter().any(image);
+    let ptx = || emit::ptx::emit(&program, "sm_90a").expect("a text");
+    bulk.then(ptx).map(|p| (p.text, p.walkers > 0))
+}
+
+/// Warps that copy, barriers, bulk copies and registers that are handed over are in the machine code, and products are not
+/// put in a row. Nothing is spilled but, beside sums of parts, addresses that are needed behind the loop.
+#[test]
+fn warps_that_copy_are_assembled_to_hoppers_instructions() {
+    let bf16 = [(2, false), (3, true)].map(|(stage, walks)| {
+        let of = |n: i64| copied(&planned(&STAGES[stage], n)).filter(|c| c.1 == walks);
+        SIZES.into_iter().find_map(of)
+    });
+    let f32s = [Precision::Tf32, Precision::F32].map(|precision| {
+        let target = emit::ptx::target("sm_90a");
+        copied(&bound(target, (DType::F32, precision), 2048))
+    });
+    let [tf32, parts] = f32s;
+    let [once, walked] = bf16;
+    let products = [
+        (once, "HGMMA.64x256x16.F32", 0),
+        (walked, "HGMMA.64x256x16.F32", 0),
+        (tf32, "HGMMA.64x256x8.F32.TF32", 0),
+        (parts, "HGMMA.64x128x8.F32.TF32", 16),
+    ];
+    for (text, product, spilled) in products {
+        let (text, walks) = text.expect("a factor as it lies");
+        let Some(code) = machine_code(&text, spilled) else {
+            return;
+        };
+        for what in [product, "UBLKCP", "USETMAXREG", "SYNCS.PHASECHK", "LDGSTS"] {
+            assert!(code.contains(what), "no {what} in\n{code}");
+        }
+        // Lanes exchange results of 16 bits before they store them.
+        if product.ends_with("x16.F32") {
+            assert_eq!(code.contains("SHFL"), walks, "{code}");
+            assert_eq!(code.contains("STG.E.128"), walks, "{code}");
+        }
+    }
 }

@@ -89,7 +89,7 @@ impl TileProgram {
     pub fn shared_bytes(&self, kind: TargetKind) -> u64 {
         let tiles = self.kernel().tiles.iter().enumerate();
         let beside = match &self.schedule().mapping {
-            Mapping::Gpu(g) => g.fragment.map_or(0, |f| f.copies_beside()),
+            Mapping::Gpu(g) => g.fragment.map_or(0, |f| f.copies_beside(g.copiers)),
             Mapping::Cpu(_) => 0,
         };
         let bytes = tiles.map(|(t, tile)| {

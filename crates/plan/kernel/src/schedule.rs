@@ -107,7 +107,8 @@ pub const WARP_ROWS: u32 = 16;
 
 impl Fragment {
     /// Warps that execute one instruction together: 1, or the 4 of a warpgroup, which read their factors from shared
-    /// memory where the instruction goes on beside what follows.
+    /// memory, of f32 that other warps copy the left one from registers, where the instruction goes on beside what
+    /// follows.
     pub fn warps(&self) -> u32 {
         (self.m / WARP_ROWS).max(1)
     }
@@ -141,11 +142,13 @@ impl Fragment {
         }
     }
 
-    /// Copies of a piece of each factor that lie beside its stages in shared memory: what a warpgroup multiplies of f32,
-    /// one part or two, of the piece that is multiplied and of the one that is made ready meanwhile.
-    pub fn copies_beside(&self) -> u32 {
+    /// Copies of a piece of each factor that lie beside its stages in shared memory where so many warps only copy: what a
+    /// warpgroup multiplies of f32, one part or two, of the piece that is multiplied and of the one that is made ready
+    /// meanwhile. Where warps copy, threads make it of the left factor in registers, and the right one lies as it is
+    /// multiplied ([`Place::Image`]).
+    pub fn copies_beside(&self, copiers: u32) -> u32 {
         match self.factors {
-            _ if self.warps() == 1 => 0,
+            _ if self.warps() == 1 || copiers > 0 => 0,
             Factors::Whole => 0,
             Factors::Tf32 => 2,
             Factors::Tf32x3 => 4,

@@ -2,6 +2,7 @@
 use shopfloor_kernel as kernel;
 
 mod common;
+mod factors;
 mod limits;
 mod parse;
 mod text;

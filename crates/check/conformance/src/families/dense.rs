@@ -194,6 +194,8 @@ pub(super) fn matrix_product(rng: &mut Rng) -> Case {
 /// A product for instructions of warpgroups, with whole pieces of the depth, along which both factors lie.
 pub fn warpgroup_product(rng: &mut Rng) -> Case {
     let types = rng.of(&[
+        (F, F, F),
+        (F, F, F),
         (DType::F16, DType::F16, F),
         (DType::BF16, DType::BF16, F),
         (DType::I8, DType::I8, DType::I32),

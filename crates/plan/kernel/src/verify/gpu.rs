@@ -116,14 +116,20 @@ fn together(
     Ok(())
 }
 
-/// Whether products alone read a tile, and each of its pieces is a run of the operand that it is loaded from.
+/// Whether products alone read a tile, or what is made of it and of another part where it is read, and each of its pieces
+/// is a run of the operand that it is loaded from.
 fn image(k: &Kernel, s: &Schedule, t: TileId) -> bool {
     let (mut operands, mut over) = (vec![], BTreeSet::<AxisId>::new());
+    let made = k.made_of_part(t);
+    if made != t && s.place(made) != Place::Recompute {
+        return false;
+    }
     for x in &k.body {
         match x {
             Stmt::Load { dst, operand } if *dst == t => operands.push(*operand),
-            Stmt::Contract { a, b, over: o, .. } if *a == t || *b == t => over.extend(o),
-            x if x.reads().contains(&t) => return false,
+            Stmt::Contract { a, b, over: o, .. } if *a == made || *b == made => over.extend(o),
+            Stmt::Map { dst, .. } if *dst == made && made != t => {}
+            x if x.reads().contains(&t) || x.reads().contains(&made) => return false,
             _ => {}
         }
     }

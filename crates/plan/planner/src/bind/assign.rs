@@ -124,8 +124,8 @@ impl BlockBuilder<'_> {
         let choice = choice?;
         let whole = choice.cost.time_s;
         let mut seconds = choice.parts.as_ref().map_or(whole, |p| p.seconds);
-        for (o, packed) in &choice.packed {
-            if !self.constant(args[*o as usize]) {
+        for (_, packed) in &choice.packed {
+            if !self.constant(args[packed.of as usize]) {
                 let ctx = self.ctxs[place as usize];
                 let step = predict_step(ctx, &packed.kernel, &packed.schedule);
                 seconds += step.map_or(0.0, |s| s.1.time_s);

@@ -435,9 +435,14 @@ impl<'a> BlockBuilder<'a> {
                 }
                 self.written(item, place);
                 for (operand, packed) in choice.packed {
-                    let source = args[operand as usize];
+                    let source = args[packed.of as usize];
                     let fixed = self.constant(source);
-                    buffers[operand as usize] = self.pack(source, packed, place, fixed)?;
+                    let buffer = self.pack(source, packed, place, fixed)?;
+                    // Those of operands that the kernel was given beside stand behind the others, in their order.
+                    match buffers.get_mut(operand as usize) {
+                        Some(own) => *own = buffer,
+                        None => buffers.push(buffer),
+                    }
                 }
                 if let Some(parts) = choice.parts {
                     buffers = self.in_parts(init, item, *parts, &buffers, place)?;

@@ -283,6 +283,7 @@ pub(crate) fn pack(
     let list = panels.axes();
     let kernel = panels.kernel(source, &list)?;
     Some(Packed {
+        of: operand,
         access: panels.access(),
         elements: panels.elements,
         kernel: kernel.into(),

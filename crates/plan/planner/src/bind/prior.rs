@@ -250,6 +250,7 @@ impl<'a> Prior<'a> {
             packed.push((
                 i as OperandId,
                 Packed {
+                    of: i as OperandId,
                     access: then.access.clone(),
                     elements: then.elements.known()?,
                     kernel: move_.clone(),

@@ -16,7 +16,7 @@ use super::source::Source;
 use super::{ParamSpec, ParamValue};
 use crate::EmitError;
 use crate::simt::forms::ThreadOp;
-use crate::simt::ir::{Inst, Op, Pipeline, Program, Reg, Ty, Warpgroup};
+use crate::simt::ir::{Inst, LeftFactor, Op, Pipeline, Program, Reg, Ty, Warpgroup};
 use counted::{Part, pipeline_of};
 use expr::Compare;
 use foldhash::fast::FixedState;
@@ -354,7 +354,7 @@ fn alignment(p: &Program, array: u32) -> u32 {
     fn read(body: &[Inst], array: u32) -> bool {
         body.iter().any(|i| match i {
             Inst::Warpgroup(Warpgroup::Multiply { a, b, .. }) => {
-                a.array == array || b.array == array
+                matches!(a, LeftFactor::Lines(a) if a.array == array) || b.array == array
             }
             i => read(i.body(), array),
         })

@@ -121,6 +121,17 @@ pub struct Lines {
     pub swizzle: Swizzle,
 }
 
+/// Where the left factor of a warpgroup's product is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LeftFactor {
+    /// In shared memory, in lines that are its rows.
+    Lines(Lines),
+    /// Words (U32) that this thread has of its warp's 16 rows: f32 of which the lower 13 bits are as if they were 0, of
+    /// rows `lane / 4` and the eighth further on at depth `lane % 4`, then of both at the fourth depth further on. They
+    /// stay as they are until the warpgroup has waited for the product.
+    Words([Reg; 4]),
+}
+
 /// Products of warpgroups, which go on beside what follows. They stand where whole warpgroups come by.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Warpgroup {
@@ -139,8 +150,8 @@ pub enum Warpgroup {
         sums: Vec<Var>,
         /// Whether the sums are those of this product alone, whatever they were.
         fresh: bool,
-        /// Lines of the left factor, which are rows.
-        a: Lines,
+        /// The left factor, which has the rows.
+        a: LeftFactor,
         /// Lines of the right factor, which are columns.
         b: Lines,
     },
@@ -435,7 +446,10 @@ impl Inst {
                 all(b, f);
             }
             Inst::Warpgroup(Warpgroup::Multiply { a, b, .. }) => {
-                f(a.index, true);
+                match a {
+                    LeftFactor::Lines(a) => f(a.index, true),
+                    LeftFactor::Words(a) => all(a, f),
+                }
                 f(b.index, true);
             }
             Inst::For { from, to, step, .. } => all(&[*from, *to, *step], f),

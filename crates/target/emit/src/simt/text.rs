@@ -1,5 +1,5 @@
 //! Programs of threads as text for people: a line per instruction, bodies indented.
-use super::ir::{Inst, Lines, Op, Program, Reg, Ty, Var, Warpgroup};
+use super::ir::{Inst, LeftFactor, Lines, Op, Program, Reg, Ty, Var, Warpgroup};
 use expr::{Binary, Compare, Unary};
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -90,7 +90,10 @@ impl Program {
                 fragment.n,
                 fragment.k,
                 fragment.factor_name(),
-                self.lines(a),
+                match a {
+                    LeftFactor::Lines(a) => self.lines(a),
+                    LeftFactor::Words(a) => values(a),
+                },
                 self.lines(b)
             ),
         }

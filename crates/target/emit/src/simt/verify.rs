@@ -1,6 +1,6 @@
 //! What every program of threads keeps to: values are defined once and where they are seen, types fit, memory
 //! that is named is there, and what all threads do together stands where all come by.
-use super::ir::{Inst, Lines, Op, Pipeline, Program, Reg, Ty, Warpgroup};
+use super::ir::{Inst, LeftFactor, Lines, Op, Pipeline, Program, Reg, Ty, Warpgroup};
 use kernel::{Fragment, Swizzle};
 use layout::DType;
 
@@ -378,7 +378,13 @@ impl Verifier<'_> {
             } => {
                 self.warpgroup_sums(fragment, sums)?;
                 let [left, right] = fragment.types();
-                self.lines(a, left)?;
+                match a {
+                    LeftFactor::Lines(a) => self.lines(a, left)?,
+                    LeftFactor::Words(a) if left == DType::F32 => self.all(a, Ty::U32)?,
+                    LeftFactor::Words(_) => {
+                        return Err(format!("a warpgroup's words of {left} are not printed"));
+                    }
+                }
                 self.lines(b, right)
             }
             _ => Ok(()),

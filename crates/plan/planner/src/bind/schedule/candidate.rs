@@ -86,6 +86,8 @@ pub(crate) enum Arg {
 /// A packed copy of an operand.
 #[derive(Clone, Debug)]
 pub(crate) struct Packed {
+    /// The operand of the kernel as it is given that holds what is copied; several copies may be of one.
+    pub of: OperandId,
     /// Addressing of the copy, by the axes of the reading kernel.
     pub access: Access,
     /// Elements of the copy, padding included.
@@ -96,11 +98,21 @@ pub(crate) struct Packed {
     pub schedule: Arc<Schedule>,
 }
 
-/// A tile that is to be an image of so many lines.
+/// A factor that is to be an image of so many lines, or two of its parts.
 #[derive(Clone, Copy)]
 pub(super) struct Image {
+    /// What products read.
     pub tile: TileId,
+    /// The tiles of the parts that it is made of.
+    pub parts: Option<[TileId; 2]>,
     pub lines: i64,
     /// The summed axis along which its lines lie.
     pub along: AxisId,
+}
+
+impl Image {
+    /// Whether `tile` is copied as it lies.
+    pub fn has(&self, tile: TileId) -> bool {
+        self.parts.map_or(tile == self.tile, |p| p.contains(&tile))
+    }
 }

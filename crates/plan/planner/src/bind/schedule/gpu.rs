@@ -120,14 +120,14 @@ pub(super) fn along_depth(space: &Space) -> Vec<Candidate> {
     found
 }
 
-/// Candidates of a product by warpgroups with `image`.
-pub(super) fn with_image(space: &Space, image: Image) -> Vec<Candidate> {
+/// Candidates of a product by warpgroups with `image`, which multiply such factors.
+pub(super) fn with_image(space: &Space, image: Image, multiplied: Factors) -> Vec<Candidate> {
     let (Some(gpu), Some(p)) = (&space.ctx.target.gpu, Product::of(space.kernel)) else {
         return vec![];
     };
     let acc = space.kernel.tiles[p.acc as usize].dtype;
     let groups = gpu.fragments.iter();
-    let groups = groups.filter(|f| f.warps() > 1 && f.factors == Factors::Whole && f.acc == acc);
+    let groups = groups.filter(|f| f.warps() > 1 && f.factors == multiplied && f.acc == acc);
     let of = |&f: &Fragment| {
         let g = Gpu {
             space,
@@ -207,7 +207,9 @@ impl Gpu<'_> {
         }
         if let Some(f) = self.fragment {
             let types = [p.a, p.b].map(|t| space.kernel.tiles[t as usize].dtype);
-            if types != f.types() {
+            // Threads make what is multiplied of the left factor alone.
+            let left = self.image.is_some_and(|i| i.tile == p.a);
+            if types != f.types() || left && f.factors != Factors::Whole {
                 return vec![];
             }
         }
@@ -221,7 +223,8 @@ impl Gpu<'_> {
         let Some(&innermost) = p.over.last() else {
             return vec![];
         };
-        let Some(numbered) = Numbered::of(self, &p.over, &[p.a, p.b]) else {
+        let staged: Vec<TileId> = self.staged(&p, 1).iter().map(|s| s.0).collect();
+        let Some(numbered) = Numbered::of(self, &p.over, &staged) else {
             return vec![];
         };
         let mut found = vec![];
@@ -265,7 +268,7 @@ impl Gpu<'_> {
                                 loops: loops.clone(),
                                 rows: &p.rows,
                                 columns: &p.columns,
-                                staged: vec![(p.a, stages), (p.b, stages)],
+                                staged: self.staged(&p, stages),
                                 shared: None,
                                 warps,
                                 copiers,
@@ -281,10 +284,23 @@ impl Gpu<'_> {
         found
     }
 
-    /// Numbers of warps that only copy: some where what is multiplied is what was copied, by warpgroups.
+    /// The tiles of a product that are staged, by so many stages: its factors, or the parts that one is made of.
+    fn staged(&self, p: &Product, stages: u32) -> Vec<(TileId, u32)> {
+        let parts = self.image.and_then(|i| Some((i.tile, i.parts?)));
+        let of = |t: TileId| match parts {
+            Some((made, parts)) if made == t => parts.to_vec(),
+            _ => vec![t],
+        };
+        let all = [p.a, p.b].into_iter().flat_map(of);
+        all.map(|t| (t, stages)).collect()
+    }
+
+    /// Numbers of warps that only copy: some where what warpgroups multiply is what was copied, at least of the right
+    /// factor.
     fn copiers(&self) -> Vec<u32> {
-        let whole = |f: &Fragment| f.warps() > 1 && f.factors == Factors::Whole;
-        if !self.fragment.as_ref().is_some_and(whole) || self.gpu.copiers.is_empty() {
+        let whole = |f: &Fragment| f.factors == Factors::Whole || self.image.is_some();
+        let group = self.fragment.filter(|f| f.warps() > 1);
+        if !group.as_ref().is_some_and(whole) || self.gpu.copiers.is_empty() {
             return vec![0];
         }
         let all = self.gpu.copiers.iter().copied();
@@ -473,7 +489,8 @@ impl Gpu<'_> {
         let computing = s.warps[0] * s.warps[1] * s.deep * WARP;
         let parts = self.fragment.is_some_and(|f| f.products() > 1);
         let group = self.fragment.filter(|f| f.warps() > 1);
-        let most = match (s.staged.len() > 2, parts) {
+        let attends = s.staged.len() > 2 && s.copiers == 0;
+        let most = match (attends, parts) {
             (_, true) if group.is_some() => MOST_HELD / 2,
             (_, false) if group.is_some() => MOST_HELD,
             (true, true) => MOST_IN_PARTS,
@@ -486,6 +503,14 @@ impl Gpu<'_> {
         }
         let r = Renumbered::new(n, &s);
         let mut places = r.unstaged.to_vec();
+        if let Some(Image {
+            tile,
+            parts: Some(_),
+            ..
+        }) = self.image
+        {
+            places[tile as usize] = Place::Recompute;
+        }
         let (bytes, run) = self.stage(&r, &s, &mut places)?;
         let limits = &space.ctx.machine.limits;
         let room = limits.shared_per_cta.as_ref();

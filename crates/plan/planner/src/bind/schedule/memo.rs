@@ -45,11 +45,11 @@ fn same(a: &Kernel, b: &Kernel) -> bool {
         })
 }
 
-/// Whether operands and tiles of `chosen` are called as in `given`: then another kernel's names can
-/// be put in their place.
+/// Whether operands and tiles of `chosen` are called as in `given`, and others stand behind them: then another kernel's
+/// names can be put in their place.
 fn keeps_names(chosen: &Kernel, given: &Kernel) -> bool {
-    chosen.operands.len() == given.operands.len()
-        && chosen.tiles.len() == given.tiles.len()
+    chosen.operands.len() >= given.operands.len()
+        && chosen.tiles.len() >= given.tiles.len()
         && chosen
             .operands
             .iter()

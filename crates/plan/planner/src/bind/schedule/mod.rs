@@ -101,8 +101,8 @@ pub(crate) fn choose(
     }
     let there = facts.packings.iter().any(|p| !p.is_empty());
     let reuses = |c: &Candidate| {
-        let mut packed = c.packed.iter().filter(|(o, _)| constant(*o));
-        packed.all(|(o, p)| facts.packings(*o).iter().any(|k| alike(k, &p.kernel)))
+        let mut packed = c.packed.iter().filter(|(_, p)| constant(p.of));
+        packed.all(|(_, p)| facts.packings(p.of).iter().any(|k| alike(k, &p.kernel)))
     };
     tried(&mut list, ctx.effort.max(1), &|c| there && reuses(c));
     plan::pause();

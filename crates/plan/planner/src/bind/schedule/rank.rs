@@ -249,7 +249,7 @@ fn ranked_by(
         let (w, cost) = cost?;
         let overlap = OVERLAP * cost.time_s + (1.0 - OVERLAP) * cost.interval.1;
         // What is no constant is packed by every request.
-        let packed = list[i].packed.iter().filter(|(o, _)| !constant(*o));
+        let packed = list[i].packed.iter().filter(|(_, p)| !constant(p.of));
         let packing: Option<f64> = packed
             .map(|(_, p)| Some(prediction.of(ctx, (&p.kernel, &p.schedule))?.1.time_s))
             .sum();

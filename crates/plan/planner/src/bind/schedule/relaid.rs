@@ -8,7 +8,8 @@ use super::rank::{Search, ranked};
 use super::renumber::ordered;
 use crate::bind::ctx::{Ctx, Space};
 use crate::bind::pack;
-use kernel::{AxisId, Kernel, OperandId, TileId};
+use expr::Expr;
+use kernel::{AxisId, Kernel, OperandId, Stmt, Tile, TileId};
 
 /// `kernel` with its constant factors as they are to lie, and the copies that it takes.
 pub(super) fn relaid(
@@ -65,7 +66,7 @@ pub(super) fn along_depth(
         let whole = (space.extent(along), None);
         found.push((
             operand,
-            moved(&space, operand, (&others, along, &order), whole)?,
+            moved(&space, operand, (&others, along, &order), whole, None)?,
         ));
     }
     (!found.is_empty()).then(|| (read_from(kernel.clone(), &found), found))
@@ -133,19 +134,23 @@ fn copy(
     let whole = (space.extent(lane), None);
     Some((
         operand,
-        moved(space, operand, (&others, lane, &p.over), whole)?,
+        moved(space, operand, (&others, lane, &p.over), whole, None)?,
     ))
 }
 
 /// A copy of a factor along the lane, in panels, with what is summed outside it, and others outside that; see
-/// [`pack::pack`].
+/// [`pack::pack`]. Of an element it has what `made` makes of it.
 pub(super) fn moved(
     space: &Space,
     operand: OperandId,
     axes: (&[AxisId], AxisId, &[AxisId]),
     (panel, group): (i64, Option<(AxisId, i64)>),
+    made: Option<Expr>,
 ) -> Option<Packed> {
     let mut copy = pack::pack(space, operand, axes, panel, group)?;
+    if let Some(made) = made {
+        copy.kernel = making(&copy.kernel, made).into();
+    }
     let ctx = Ctx {
         far: &[],
         ..space.ctx
@@ -156,4 +161,24 @@ pub(super) fn moved(
     let chosen = &list[best.first()?.1];
     (copy.kernel, copy.schedule) = (chosen.kernel.clone(), chosen.schedule.clone());
     Some(copy)
+}
+
+/// A move that stores what `made` makes of each element.
+fn making(moves: &Kernel, made: Expr) -> Kernel {
+    let mut kernel = moves.clone();
+    let made_of = kernel.tiles[0].clone();
+    kernel.tiles.push(Tile {
+        name: "made".into(),
+        ..made_of
+    });
+    kernel.body = vec![
+        Stmt::Load { dst: 0, operand: 0 },
+        Stmt::Map {
+            dst: 1,
+            expr: made,
+            args: vec![0],
+        },
+        Stmt::Store { operand: 1, src: 1 },
+    ];
+    kernel
 }

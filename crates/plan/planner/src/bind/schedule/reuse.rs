@@ -50,7 +50,7 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
     if ctx.target.gpu.is_some() || ctx.sweep.is_some() || ctx.forced.is_some() {
         return None;
     }
-    if e.packed.iter().any(|p| !(facts.constant)(p.0)) {
+    if e.packed.iter().any(|p| !(facts.constant)(p.1.of)) {
         return None;
     }
     // One that is worth sharing out now must be cut into tasks for all workers, unless a search just beside,

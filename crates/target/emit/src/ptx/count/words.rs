@@ -122,6 +122,8 @@ fn kind(op: &str) -> Kind {
         ("ld", "shared") | ("shfl", _) => Kind::LoadShared,
         ("st", "global") | ("red", _) => Kind::Store,
         ("st", _) => Kind::StoreShared,
+        // Lanes of a warp alone.
+        ("bar", "warp") => Kind::Fence,
         ("bar" | "barrier", _) => Kind::Barrier,
         _ => Kind::Plain,
     }

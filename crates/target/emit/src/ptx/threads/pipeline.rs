@@ -3,7 +3,7 @@
 use super::counted::Part;
 use super::{Name, Out, Printer, Printing};
 use crate::ptx::source::Source;
-use crate::simt::ir::{Inst, Pipeline, Reg};
+use crate::simt::ir::{Inst, Op, Pipeline, Reg};
 use kernel::OperandId;
 
 /// Barrier of the threads that compute; 0 and 1 are those of [`Source::barrier`].
@@ -12,6 +12,14 @@ const COMPUTING: u32 = 2;
 const WARP: u32 = 32;
 /// Bytes of what a barrier counts.
 const BYTES: u32 = 8;
+
+/// Whether threads read shared memory by themselves.
+fn reads_shared(body: &[Inst]) -> bool {
+    body.iter().any(|i| match i {
+        Inst::Let(_, Op::LoadShared { .. }) | Inst::LoadSharedRun { .. } => true,
+        i => reads_shared(i.body()),
+    })
+}
 
 impl Printing {
     /// The barrier of the threads that compute, where these are printed alone.
@@ -291,6 +299,10 @@ impl Printer<'_> {
         self.await_barrier(&format!("${name}_wait_{label}"), awaited, parity);
         self.printing()?.filled = copies.then_some(there);
         self.body_of(own, side.body)?;
+        if !copies && reads_shared(side.body) {
+            // One lane says that the stage is free which all lanes read.
+            self.line("bar.warp.sync -1;");
+        }
         match copies {
             true => self.line(format_args!(
                 "mbarrier.arrive.shared::cta.b64 _, [{there}];"

@@ -1,7 +1,8 @@
-//! Products of warpgroups: `wgmma` with both factors in shared memory, from sm_90a on.
+//! Products of warpgroups: `wgmma` with the right factor in shared memory and the left one there or in registers, from
+//! sm_90a on.
 use super::matrix::{names, sums_of};
 use super::{Name, Printer};
-use crate::simt::ir::{Lines, Var, Warpgroup};
+use crate::simt::ir::{LeftFactor, Lines, Var, Warpgroup};
 use kernel::Fragment;
 
 /// A distance of one unit along the depth, in a matrix descriptor.
@@ -23,7 +24,7 @@ impl Printer<'_> {
                 fresh,
                 a,
                 b,
-            } => self.warpgroup_multiply(fragment, (sums, *fresh), [a, b]),
+            } => self.warpgroup_multiply(fragment, (sums, *fresh), (a, b)),
         }
     }
 
@@ -48,7 +49,7 @@ impl Printer<'_> {
         &mut self,
         fragment: &Fragment,
         (sums, fresh): (&[Var], bool),
-        factors: [&Lines; 2],
+        (left_factor, right_factor): (&LeftFactor, &Lines),
     ) {
         let Fragment { m, n, k, .. } = fragment;
         let [acc, left, right] = names(fragment);
@@ -58,7 +59,14 @@ impl Printer<'_> {
             16 => ", 1, 1, 0, 0",
             _ => ", 1, 1",
         };
-        let [a, b] = factors.map(|f| self.descriptor(f));
+        let a = match left_factor {
+            LeftFactor::Lines(l) => self.descriptor(l).to_string(),
+            LeftFactor::Words(words) => {
+                let [a, b, c, d] = words.map(|r| self.r(r));
+                format!("{{{a}, {b}, {c}, {d}}}")
+            }
+        };
+        let b = self.descriptor(right_factor);
         let adds = self.temp("tp");
         self.truth(adds, !fresh);
         let list = sums_of(fragment, sums);

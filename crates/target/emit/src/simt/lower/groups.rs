@@ -312,6 +312,7 @@ impl Lower<'_> {
     /// Axes in which a tile that a contraction reads lies in shared memory, outermost first, and how many of
     /// the last are its lines'. `None` where no contraction reads it.
     pub fn factor_order(&self, t: TileId) -> Option<(Vec<AxisId>, usize)> {
+        let t = self.kernel.made_of_part(t);
         let (acc, over) = self.kernel.body.iter().find_map(|s| match s {
             Stmt::Contract { acc, a, b, over } if *a == t || *b == t => Some((*acc, over)),
             _ => None,

@@ -49,6 +49,8 @@ pub(super) struct Contraction {
     pub(super) fragment: Fragment,
     pub(super) left: Left,
     pub(super) right: Staged,
+    /// Lower parts of the right factor, where the other are its upper ones.
+    pub(super) lower: Option<Staged>,
     /// Sums of this thread by half of rows and column.
     pub(super) sums: Vec<Vec<Var>>,
     /// The groups of rows and columns.
@@ -130,13 +132,7 @@ impl Lower<'_> {
         let (rows, columns) = self.sides(acc)?;
         let whole = self.depth(over, fragment.k.into())?;
         let depth = self.own_depth(whole, fragment.k.into())?;
-        let TileStorage::Shared(home) = &*self.homes[b as usize].clone() else {
-            return self.fail(
-                "factor in shared memory",
-                "the factor with the columns must be staged in shared memory",
-            );
-        };
-        let right = self.factor(b, home, (columns, over), depth)?;
+        let (right, lower) = self.right_factor(b, (columns, over), depth)?;
         let left = match &*self.homes[a as usize].clone() {
             TileStorage::Shared(home) => Left::Staged(self.factor(a, home, (rows, over), depth)?),
             TileStorage::Held { .. } | TileStorage::Formula(_)
@@ -156,11 +152,36 @@ impl Lower<'_> {
             fragment,
             left,
             right,
+            lower,
             sums,
             rows,
             columns,
             depth,
         })
+    }
+
+    /// The factor with the columns, or its upper parts and its lower ones.
+    fn right_factor(
+        &mut self,
+        t: TileId,
+        group: (usize, &[AxisId]),
+        depth: i64,
+    ) -> Result<(Staged, Option<Staged>)> {
+        let parts = match &*self.homes[t as usize] {
+            TileStorage::Formula(_) => self.kernel.parts_of(t),
+            _ => None,
+        };
+        let mut staged = |t: TileId| match &*self.homes[t as usize].clone() {
+            TileStorage::Shared(home) => self.factor(t, home, group, depth),
+            _ => self.fail(
+                "factor in shared memory",
+                "the factor with the columns must be staged in shared memory",
+            ),
+        };
+        match parts {
+            Some([upper, lower]) => Ok((staged(upper)?, Some(staged(lower)?))),
+            None => Ok((staged(t)?, None)),
+        }
     }
 
     /// The groups of an accumulator's rows and columns.
@@ -371,7 +392,7 @@ impl Lower<'_> {
             });
         }
         let (outer, inner) = if s.deep { (own, depth) } else { (depth, own) };
-        let index = self.block_place(s, s.lines[0], outer, inner);
+        let index = self.place_beyond(&s.home, s.lines[0], (outer, inner));
         let dst = [(); 4].map(|()| self.b.fresh(Ty::U32));
         self.b.push(Inst::LoadMatrix {
             dst,
@@ -384,19 +405,18 @@ impl Lower<'_> {
 
     /// A lane's element of a fragment of f32, as a word.
     fn word(&mut self, s: &Staged, own: i64, depth: i64, line: usize) -> Reg {
-        let index = self.block_place(s, s.lines[line], depth, own);
+        let index = self.place_beyond(&s.home, s.lines[line], (depth, own));
         let array = s.home.array;
         let v = self.b.op(Ty::F32, Op::LoadShared { array, index });
         self.b.op(Ty::U32, Op::Bits(v))
     }
 
     /// The element `outer` lines and `inner` places in the line beyond one in a line that begins at an element.
-    fn block_place(
+    pub(super) fn place_beyond(
         &mut self,
-        s: &Staged,
+        home: &SharedTile,
         (line, within): (Reg, Reg),
-        outer: i64,
-        inner: i64,
+        (outer, inner): (i64, i64),
     ) -> Reg {
         // The swizzle is an exclusive or of the line's bits: whole blocks commute with it.
         let inner = self.b.int(inner);
@@ -404,21 +424,33 @@ impl Lower<'_> {
             Some(0) => within,
             _ => self.b.binary(Binary::Xor, within, inner),
         };
-        let line = self.staged(&s.home, line);
+        let line = self.staged(home, line);
         let first = self.b.add(line, within);
-        let outer = self.b.int(outer * s.home.line);
+        let outer = self.b.int(outer * home.line);
         self.b.add(first, outer)
     }
 
     /// The element of a factor at a row or column of the piece and a depth.
     pub(super) fn element(&mut self, s: &Staged, own: Reg, depth: Reg) -> Reg {
+        let array = s.home.array;
         let (outer, inner) = if s.deep { (own, depth) } else { (depth, own) };
         let width = self.b.int(s.home.line);
+        if s.home.image {
+            // Lines of 16 bytes: those of the next depths stand behind those of all rows or columns.
+            let within = self.remainder(inner, s.home.line);
+            let number = self.quotient(inner, s.home.line);
+            let each = self.b.int(self.lines_of(&s.home) * s.home.line);
+            let (zero, one) = (self.b.int(0), self.b.int(1));
+            let first = self.staged(&s.home, zero);
+            // Neighbours differ by numbers that are known: none has a register of its own.
+            let terms = [(outer, width), (number, each), (within, one)];
+            let index = self.b.linear(first, &terms);
+            return self.b.op(Ty::F32, Op::LoadShared { array, index });
+        }
         let line = self.b.mul(outer, width);
         let within = self.within_line(line, inner, s.home.swizzle);
         let line = self.staged(&s.home, line);
         let index = self.b.add(line, within);
-        let array = s.home.array;
         self.b.op(Ty::F32, Op::LoadShared { array, index })
     }
 

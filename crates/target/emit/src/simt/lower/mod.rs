@@ -19,6 +19,7 @@ mod sums;
 mod walk;
 mod warpgroup;
 mod warpgroup_parts;
+mod warpgroup_words;
 
 use super::build::{Build, without_unread};
 use super::ir::{Buffer, Inst, Op, Program, Reg, Ty, Warpgroup};

@@ -15,20 +15,23 @@ use super::matrix::{Staged, fragment_sums};
 use super::state::{Lower, Result};
 use crate::simt::ir::{Inst, Op, Reg, Ty, Var};
 use expr::{Binary, Unary};
-use kernel::Fragment;
+use kernel::{Fragment, PARTS_SCALE as SCALE};
 
 /// Depth of the sums that the matrix unit adds up alone.
 pub(super) const CHUNK: i64 = 32;
 /// Half of the last bit of the upper part, and the upper part's bits.
 const HALF: i64 = 0x1000;
 const UPPER: i64 = 0xffff_e000;
-/// 2^24: the last bit of any f32 times this is a normal number.
-const SCALE: f64 = 16_777_216.0;
-/// What a number times this is added to before its last 13 bits are left out: ln 2 half units of TF32's last bit, so
-/// that the mean of numbers of any size stays as it is. What TF32 has stays the same, and so does what is no number.
-const NEAR: f64 = std::f64::consts::LN_2 / 2048.0;
 /// Sums of what shows that a result is no finite number; several, as each waits for the one before it.
 const CHAINS: usize = 4;
+
+/// Where the elements of a right factor are in shared memory.
+#[derive(Clone, Copy)]
+pub(super) enum Elements<'a> {
+    Whole(&'a Staged),
+    /// As their upper and lower parts.
+    Parts([&'a Staged; 2]),
+}
 
 /// Words of a block in two parts.
 struct Parts {
@@ -58,7 +61,8 @@ impl Lower<'_> {
             for step in (from..to).step_by(fragment.k as usize) {
                 self.multiply_step(fragment, &own, (left, right), sides, step);
             }
-            self.take_parts(sums, &own, (left, right), (rows, columns), (from, to))?;
+            let factors = (left, Elements::Whole(right));
+            self.take_parts(sums, &own, factors, (rows, columns), (from, to))?;
         }
         Ok(())
     }
@@ -69,7 +73,7 @@ impl Lower<'_> {
         &mut self,
         sums: &[Vec<Var>],
         own: &[Vec<Var>],
-        factors: (&Staged, &Staged),
+        factors: (&Staged, Elements),
         groups: (usize, usize),
         depths: (i64, i64),
     ) -> Result<()> {
@@ -85,8 +89,7 @@ impl Lower<'_> {
             Ok(())
         })?;
         self.guarded(Some(odd), |l| {
-            l.multiply_exactly(sums, factors, groups, depths);
-            Ok(())
+            l.multiply_exactly(sums, factors, groups, depths)
         })
     }
 
@@ -147,7 +150,7 @@ impl Lower<'_> {
 
     /// An f32 of which the matrix unit takes a number of TF32 near it.
     pub(super) fn value_near(&mut self, x: Reg) -> Reg {
-        let by = self.b.float(NEAR, Ty::F32);
+        let by = self.b.float(kernel::NEAR_TF32, Ty::F32);
         self.b.op(Ty::F32, Op::MulAdd(x, by, x))
     }
 
@@ -202,17 +205,17 @@ impl Lower<'_> {
     fn multiply_exactly(
         &mut self,
         sums: &[Vec<Var>],
-        (left, right): (&Staged, &Staged),
+        (left, right): (&Staged, Elements),
         (rows, columns): (usize, usize),
         (from, to): (i64, i64),
-    ) {
+    ) -> Result<()> {
         let i = self.b.open_loop();
         let depth = self.b.add(i, left.from);
         let at = |l: &mut Self, group: usize, slot: usize| l.slot_position(group, slot as i64);
         let mut tops = vec![];
         for slot in 0..sums[0].len() {
             let column = at(self, columns, slot);
-            tops.push(self.element(right, column, depth));
+            tops.push(self.element_of(right, column, depth)?);
         }
         for (slot, line) in sums.iter().enumerate() {
             let row = at(self, rows, slot);
@@ -225,5 +228,18 @@ impl Lower<'_> {
         }
         let [from, to, one] = [from, to, 1].map(|v| self.b.int(v));
         self.b.close_loop(i, (from, to, one));
+        Ok(())
+    }
+
+    /// The element of a right factor at a column of the piece and a depth.
+    fn element_of(&mut self, e: Elements, column: Reg, depth: Reg) -> Result<Reg> {
+        match e {
+            Elements::Whole(right) => Ok(self.element(right, column, depth)),
+            Elements::Parts(parts) => {
+                let parts = parts.map(|p| self.element(p, column, depth));
+                let whole = self.expr(&kernel::whole_of_parts(), &parts, None, None)?;
+                Ok(whole[0])
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 use super::deep::accumulator;
 use super::state::{Lower, Result, SharedTile};
 use crate::simt::ir::{Inst, Op, Pipeline, Reg, SharedArray, Ty, Warpgroup};
-use kernel::{AxisTile, Factors, Node, OperandId, Stmt, TileId};
+use kernel::{AxisTile, Node, OperandId, Stmt, TileId};
 use layout::DType;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -36,14 +36,10 @@ impl Lower<'_> {
                 "they copy for a loop that does nothing but copy and multiply, by warpgroups",
             );
         };
-        let whole = self
-            .map
-            .fragment
-            .is_some_and(|f| f.factors == Factors::Whole);
-        if !whole || self.map.deep() > 1 {
+        if self.map.deep() > 1 {
             return self.fail(
                 "warps that copy",
-                "what is multiplied is what was copied, by warps along rows",
+                "what is copied is multiplied by warps along rows",
             );
         }
         self.b.open();
@@ -70,7 +66,9 @@ impl Lower<'_> {
         let counts: Vec<Reg> = cuts.iter().map(|c| self.pieces(c)).collect();
         let one = self.b.int(1);
         let total = counts.iter().fold(one, |n, &c| self.b.mul(n, c));
-        let behind = u32::from(stages > 2);
+        // The sums of a piece's parts are taken before others are.
+        let in_parts = self.map.fragment.is_some_and(|f| f.products() > 1);
+        let behind = u32::from(stages > 2 && !in_parts);
         self.shared.push(SharedArray {
             name: "barriers of stages".into(),
             dtype: DType::I64,

@@ -469,7 +469,13 @@ impl Lower<'_> {
 
     /// Whether all that the loop does besides copies is one contraction, by instructions of warpgroups.
     pub(super) fn products_alone(&self, stmts: &[&Stmt]) -> bool {
-        let mut rest = stmts.iter().filter(|s| self.copied(s).is_none());
+        let formula = |s: &Stmt| {
+            let mut made = s.writes().into_iter();
+            made.all(|t| matches!(*self.homes[t as usize], TileStorage::Formula(_)))
+        };
+        let mut rest = stmts
+            .iter()
+            .filter(|s| self.copied(s).is_none() && !formula(s));
         self.warpgroups()
             && matches!(
                 (rest.next(), rest.next()),

@@ -4,7 +4,7 @@
 //! that where it has more than 16 the blocks of one instruction are as many times eight lines apart.
 use super::matrix::{Contraction, Left, Staged};
 use super::state::{Lower, Result, SharedTile};
-use crate::simt::ir::{Inst, Lines, Reg, Var, Warpgroup};
+use crate::simt::ir::{Inst, LeftFactor, Lines, Reg, Var, Warpgroup};
 use kernel::{Factors, Swizzle};
 use std::rc::Rc;
 
@@ -19,6 +19,9 @@ impl Lower<'_> {
         let Left::Staged(left) = &p.left else {
             return self.fail("left factor", "warpgroups read it from shared memory");
         };
+        if self.copiers > 0 && p.fragment.factors != Factors::Whole {
+            return self.multiply_words(p);
+        }
         if p.fragment.factors != Factors::Whole {
             return self.fail(
                 "factors of warpgroups",
@@ -50,36 +53,47 @@ impl Lower<'_> {
         (left, a): (&SharedTile, (u32, Reg)),
         (right, b): (&SharedTile, (u32, Reg)),
     ) -> Result<()> {
+        self.along_rows(p)?;
         let tall = self.groups[p.rows].warp / i64::from(kernel::WARP_ROWS);
-        let wide = self.groups[p.columns].warp;
-        let [tall_warps, wide_warps] = self.map.warps.map(i64::from);
-        if wide != i64::from(p.fragment.n) || wide_warps != 1 || tall_warps % WARPS != 0 {
-            return self.fail(
-                "warpgroups",
-                format!(
-                    "{tall_warps} x {wide_warps} warps have {wide} columns each; instructions of {} columns take four warps along the rows",
-                    p.fragment.n
-                ),
-            );
-        }
         let own = self.warpgroup_rows(tall);
         for step in (0..p.depth).step_by(p.fragment.k as usize) {
             let b = self.lines(right, b, (None, 0), (BLOCK, step))?;
             for i in 0..tall {
                 let a = self.lines(left, a, (Some(own), i * BLOCK), (BLOCK * tall, step))?;
-                let halves = [&sums[i as usize], &sums[(tall + i) as usize]];
-                let each = (0..sums[0].len()).step_by(2);
-                let list = each.flat_map(|c| halves.map(|h| [h[c], h[c + 1]]));
                 self.b.push(Inst::Warpgroup(Warpgroup::Multiply {
                     fragment: p.fragment,
-                    sums: list.flatten().collect(),
+                    sums: self.instruction_sums(sums, i as usize, tall as usize),
                     fresh: fresh && step == 0,
-                    a,
+                    a: LeftFactor::Lines(a),
                     b,
                 }));
             }
         }
         Ok(())
+    }
+
+    /// Whether warps lie along the rows alone, four and four, each with all columns of an instruction.
+    pub(super) fn along_rows(&self, p: &Contraction) -> Result<()> {
+        let wide = self.groups[p.columns].warp;
+        let [tall_warps, wide_warps] = self.map.warps.map(i64::from);
+        match wide == i64::from(p.fragment.n) && wide_warps == 1 && tall_warps % WARPS == 0 {
+            true => Ok(()),
+            false => self.fail(
+                "warpgroups",
+                format!(
+                    "{tall_warps} x {wide_warps} warps have {wide} columns each; instructions of {} columns take four warps along the rows",
+                    p.fragment.n
+                ),
+            ),
+        }
+    }
+
+    /// This thread's sums of instruction number `i` of `tall` along the rows, as it has them.
+    pub(super) fn instruction_sums(&self, sums: &[Vec<Var>], i: usize, tall: usize) -> Vec<Var> {
+        let halves = [&sums[i], &sums[tall + i]];
+        let each = (0..sums[0].len()).step_by(2);
+        let list = each.flat_map(|c| halves.map(|h| [h[c], h[c + 1]]));
+        list.flatten().collect()
     }
 
     /// The first row of this thread's warpgroup, whose warps have so many times 16.
@@ -90,14 +104,14 @@ impl Lower<'_> {
     }
 
     /// Rows or columns of a staged factor.
-    fn lines_of(&self, home: &SharedTile) -> i64 {
+    pub(super) fn lines_of(&self, home: &SharedTile) -> i64 {
         let own = home.axes.iter().filter(|a| self.group_of(a.0).is_some());
         own.map(|a| a.1).product()
     }
 
     /// Lines of a factor, which lies as `home` in an array from an element on: those from one on, whose blocks are so
     /// many apart, at a depth.
-    fn lines(
+    pub(super) fn lines(
         &mut self,
         home: &SharedTile,
         (array, first): (u32, Reg),

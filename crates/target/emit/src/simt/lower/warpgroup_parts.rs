@@ -4,7 +4,7 @@
 //! While the products of a piece are under way, all threads do so for the next piece: there are two places for it. Pieces
 //! themselves stay until the sums of parts are taken, which may have to be made of them.
 use super::matrix::{Left, Staged};
-use super::parts::CHUNK;
+use super::parts::{CHUNK, Elements};
 use super::state::{Lower, Result, SharedTile};
 use crate::simt::ir::{Inst, Reg, SharedArray, Ty, Var, Warpgroup};
 use expr::Compare;
@@ -32,7 +32,7 @@ impl Parts {
 }
 
 /// Parts of both factors that are multiplied, the small products first.
-fn products_of(factors: Factors) -> &'static [(usize, usize)] {
+pub(super) fn products_of(factors: Factors) -> &'static [(usize, usize)] {
     match factors {
         Factors::Tf32x3 => &[(1, 0), (0, 1), (0, 0)],
         Factors::Whole | Factors::Tf32 => &[(0, 0)],
@@ -88,11 +88,8 @@ impl Lower<'_> {
             );
         }
         let [tops, lows] = [left, &p.right].map(|s| self.parts_of(s, fragment.factors));
-        let own: Vec<Vec<Var>> = match in_parts {
-            true => {
-                let mut line = |l: &Vec<Var>| l.iter().map(|_| self.b.var(Ty::F32)).collect();
-                p.sums.iter().map(&mut line).collect()
-            }
+        let own = match in_parts {
+            true => self.sums_of_parts(&p.sums),
             false => p.sums.clone(),
         };
         let [zero, one, ahead] = [0, 1, i64::from(stages) - 1].map(|n| self.b.int(n));
@@ -126,12 +123,19 @@ impl Lower<'_> {
             let stage = self.remainder(i, stages.into());
             let outer = self.stage.replace(stage);
             let groups = (p.rows, p.columns);
-            self.take_parts(&p.sums, &own, (left, &p.right), groups, (0, p.depth))?;
+            let factors = (left, Elements::Whole(&p.right));
+            self.take_parts(&p.sums, &own, factors, groups, (0, p.depth))?;
             self.stage = outer;
         }
         self.b.forget_shared();
         self.b.close_loop(i, (zero, total, one));
         Ok(())
+    }
+
+    /// As many sums for the products of parts.
+    pub(super) fn sums_of_parts(&mut self, sums: &[Vec<Var>]) -> Vec<Vec<Var>> {
+        let mut line = |l: &Vec<Var>| l.iter().map(|_| self.b.var(Ty::F32)).collect();
+        sums.iter().map(&mut line).collect()
     }
 
     /// Shared memory for what is multiplied of a factor.

@@ -1,5 +1,5 @@
 //! What products of warpgroups see of shared memory, and those that are under way.
-use crate::simt::ir::{Inst, Lines, Program, SharedArray, Var, Warpgroup};
+use crate::simt::ir::{Inst, Lines, Program, Reg, SharedArray, Var, Warpgroup};
 use kernel::Fragment;
 use std::collections::VecDeque;
 
@@ -9,13 +9,20 @@ pub(super) const GROUP: usize = 128;
 /// A factor: how it lies, and its first element.
 pub(super) type Factor = (Lines, i64);
 
+/// A left factor: in shared memory, or words of each thread of the warpgroup with what they were as the product began.
+#[derive(Clone)]
+pub(super) enum LeftRead {
+    Lines(Factor),
+    Words([Reg; 4], Vec<[u64; 4]>),
+}
+
 /// A product under way.
 #[derive(Clone)]
 pub(super) struct Product {
     pub fragment: Fragment,
     pub sums: Vec<Var>,
     pub fresh: bool,
-    pub a: Factor,
+    pub a: LeftRead,
     pub b: Factor,
 }
 

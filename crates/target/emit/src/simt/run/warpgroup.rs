@@ -1,8 +1,8 @@
 //! Products of warpgroups, which go on beside what follows: they are made when their group is waited for, and what
 //! they read is not written before.
-use super::super::ir::{Lines, Var, Warpgroup};
+use super::super::ir::{LeftFactor, Lines, Reg, Var, Warpgroup};
 use super::matrix::added;
-use super::proxy::{Factor, GROUP, Product, Seen};
+use super::proxy::{Factor, GROUP, LeftRead, Product, Seen};
 use super::{Machine, Memory, R, StopReason};
 use crate::simt::arith::TF32;
 use kernel::Fragment;
@@ -12,6 +12,9 @@ use layout::DType;
 const WARP: usize = 32;
 /// Lines of a block of a factor.
 const BLOCK: i64 = 8;
+/// Rows of an instruction, and its depth where threads have words of the left factor, which are f32.
+const ROWS: usize = 64;
+const WORDS_DEPTH: usize = 8;
 
 /// Elements of a factor of so many lines, `deep` of each.
 fn places(f: &Factor, lines: i64, deep: i64) -> impl Iterator<Item = i64> + use<> {
@@ -82,7 +85,7 @@ impl<M: Memory> Machine<'_, M> {
         &mut self,
         first: usize,
         (fragment, sums, fresh): (&Fragment, &[Var], bool),
-        (a, b): (&Lines, &Lines),
+        (a, b): (&LeftFactor, &Lines),
     ) -> R<()> {
         let from = |l: &Lines| {
             let at = self.int(l.index, first);
@@ -91,14 +94,25 @@ impl<M: Memory> Machine<'_, M> {
                 false => Err("threads of a warpgroup differ about a factor's place".to_string()),
             }
         };
+        let a = match a {
+            LeftFactor::Lines(a) => LeftRead::Lines(from(a)?),
+            LeftFactor::Words(words) => {
+                let own = (first..first + GROUP).map(|lane| words.map(|r| self.get(r, lane)));
+                LeftRead::Words(*words, own.collect())
+            }
+        };
         let p = Product {
             fragment: *fragment,
             sums: sums.to_vec(),
             fresh,
-            a: from(a)?,
+            a,
             b: from(b)?,
         };
-        for (f, lines) in [(&p.a, fragment.m), (&p.b, fragment.n)] {
+        let left = match &p.a {
+            LeftRead::Lines(a) => Some((a, fragment.m)),
+            LeftRead::Words(..) => None,
+        };
+        for (f, lines) in left.into_iter().chain([(&p.b, fragment.n)]) {
             for at in places(f, lines.into(), fragment.k.into()) {
                 let i = self.touch(f.0.array, at, first, false)?;
                 let e = &mut self.proxy.elements[f.0.array as usize][i];
@@ -131,9 +145,28 @@ impl<M: Memory> Machine<'_, M> {
         Ok(out)
     }
 
+    /// Rows of a left factor that threads have words of, which must be those that the product began with.
+    fn rows(&self, (words, began): (&[Reg; 4], &[[u64; 4]]), first: usize) -> R<Vec<f64>> {
+        let mut out = vec![0.0; ROWS * WORDS_DEPTH];
+        for (lane, own) in began.iter().enumerate() {
+            if words.map(|r| self.get(r, first + lane)) != *own {
+                return Err("words of a left factor change while a product reads them".into());
+            }
+            let (row, depth) = (lane / WARP * 16 + lane % WARP / 4, lane % 4);
+            for (i, &bits) in own.iter().enumerate() {
+                let at = (row + i % 2 * 8) * WORDS_DEPTH + depth + i / 2 * 4;
+                out[at] = f32::from_bits(bits as u32 & TF32).into();
+            }
+        }
+        Ok(out)
+    }
+
     fn product(&mut self, first: usize, p: &Product) -> R<()> {
         let f = p.fragment;
-        let left = self.factor(&p.a, f.m, f.k, first)?;
+        let left = match &p.a {
+            LeftRead::Lines(a) => self.factor(a, f.m, f.k, first)?,
+            LeftRead::Words(words, began) => self.rows((words, began), first)?,
+        };
         let right = self.factor(&p.b, f.n, f.k, first)?;
         let k = f.k as usize;
         for lane in 0..GROUP {

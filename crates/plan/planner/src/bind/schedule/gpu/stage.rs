@@ -51,7 +51,8 @@ impl Gpu<'_> {
             }
             let &last = axes.last()?;
             // A line is what lies along the last axis and its neighbours of the same group.
-            let group = self.group_of(kernel, tile, last, &r.rows, &r.columns);
+            let read = kernel.made_of_part(tile);
+            let group = self.group_of(kernel, read, last, &r.rows, &r.columns);
             let line = group
                 .iter()
                 .try_fold(1i64, |n, &a| n.checked_mul(r.tile_of(a)?))?;
@@ -78,12 +79,12 @@ impl Gpu<'_> {
                     }
                 }
             };
-            let image = self.image.is_some_and(|i| i.tile == tile);
+            let image = self.image.is_some_and(|i| i.has(tile));
             places[tile as usize] = match image {
                 true => Place::Image { stages },
                 false => Place::Shared { swizzle, stages },
             };
-            let beside = self.fragment.map_or(0, |f| f.copies_beside());
+            let beside = self.fragment.map_or(0, |f| f.copies_beside(s.copiers));
             // One piece is copied, one made ready and one multiplied.
             if beside > 0 && stages < 3 {
                 return None;
