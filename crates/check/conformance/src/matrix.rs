@@ -265,7 +265,7 @@ fn warpgroups(
         g.walkers = rng.of(&[0, 1, 2, 3]);
         g.store_bytes = rng.of(&[0, 16]);
         g.threads += 4 * 32;
-        g.registers = rng.of(&[(65536 / g.threads).min(255), 128]);
+        g.registers = rng.of(&[(65536 / g.threads / 8 * 8).min(255), 128]);
     }
     Some(Schedule {
         grid,
