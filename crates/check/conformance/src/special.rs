@@ -81,6 +81,24 @@ fn agrees(want: &Tensor, got: &Tensor, terms: &Tensor) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether `subject` runs the program, whose outputs then agree with what is wanted.
+fn tried(
+    subject: &dyn Subject,
+    program: &TileProgram,
+    buffers: &[Tensor],
+    (want, terms): (&[Tensor], &[Tensor]),
+) -> Result<bool, String> {
+    match subject.run(program, &[], buffers) {
+        Ok(got) => {
+            let mut all = want.iter().zip(&got).zip(terms);
+            all.try_for_each(|((w, g), t)| agrees(w, g, t))?;
+            Ok(true)
+        }
+        Err(Failure::Refused(_)) => Ok(false),
+        Err(Failure::Broken(why)) => Err(why),
+    }
+}
+
 /// A product in parts whose right factor is an image of them: the kernel that reads its elements, the program, and the
 /// operand that has them.
 type Copied = (Kernel, TileProgram, OperandId);
@@ -115,17 +133,9 @@ pub fn special_images(subject: &dyn Subject, seed: u64, count: usize) -> Result<
             let want = wanted(&k, &|_| None, &buffers)?;
             let terms = wanted(&k, &|_| None, &magnitudes(&buffers))?;
             let given = buffers_in_parts(&buffers, operand)?;
+            let done = tried(subject, &program, &given, (&want, &terms));
             let of = |e: String| format!("class {n}, seed {seed}: {e}\n{program}");
-            match subject.run(&program, &[], &given) {
-                Ok(got) => {
-                    let mut all = want.iter().zip(&got).zip(&terms);
-                    all.try_for_each(|((w, g), t)| agrees(w, g, t))
-                        .map_err(of)?;
-                    agreed += 1;
-                }
-                Err(Failure::Refused(_)) => {}
-                Err(Failure::Broken(why)) => return Err(of(why)),
-            }
+            agreed += usize::from(done.map_err(of)?);
         }
         done += 1;
         if done >= count {
@@ -158,17 +168,9 @@ pub fn special(subject: &dyn Subject, seed: u64, count: usize) -> Result<usize, 
             let Ok(program) = TileProgram::new(Arc::new(k.clone()), Arc::new(schedule)) else {
                 continue;
             };
+            let done = tried(subject, &program, &buffers, (&want, &terms));
             let of = |e: String| format!("class {n}, seed {seed}: {e}\n{program}");
-            match subject.run(&program, &[], &buffers) {
-                Ok(got) => {
-                    let mut all = want.iter().zip(&got).zip(&terms);
-                    all.try_for_each(|((w, g), t)| agrees(w, g, t))
-                        .map_err(of)?;
-                    agreed += 1;
-                }
-                Err(Failure::Refused(_)) => {}
-                Err(Failure::Broken(why)) => return Err(of(why)),
-            }
+            agreed += usize::from(done.map_err(of)?);
         }
     }
     Ok(agreed)

@@ -307,7 +307,7 @@ impl Printer<'_> {
             true => self.line(format_args!(
                 "mbarrier.arrive.shared::cta.b64 _, [{there}];"
             )),
-            false => self.release(p, [i, stage], thread),
+            false => self.release(p, p.behind, [i, stage], thread),
         }
         self.line(format_args!("add.s32 {i}, {i}, {step};"));
         self.advance(p, (stage, parity), step);
@@ -383,20 +383,21 @@ impl Printer<'_> {
         self.line(format_args!("@!{q} bra {label};"));
     }
 
-    /// A lane of each warp that computes says that the stage is free whose products are over behind piece `i`.
-    fn release(&mut self, p: &Pipeline, [i, stage]: [Name; 2], thread: Name) {
+    /// A lane of each warp that computes says that the stage is free of the piece so many before piece `i`,
+    /// where there was one.
+    fn release(&mut self, p: &Pipeline, before: u32, [i, stage]: [Name; 2], thread: Name) {
         self.labels += 1;
         let label = format!("$kept_{}", self.labels);
         let (lane, skip) = (self.temp("tr"), self.temp("tp"));
         self.line(format_args!("and.b32 {lane}, {thread}, 31;"));
         self.line(format_args!("setp.ne.u32 {skip}, {lane}, 0;"));
-        if p.behind > 0 {
+        if before > 0 {
             let early = self.temp("tp");
-            self.line(format_args!("setp.lt.s32 {early}, {i}, {};", p.behind));
+            self.line(format_args!("setp.lt.s32 {early}, {i}, {before};"));
             self.line(format_args!("or.pred {skip}, {skip}, {early};"));
         }
         self.line(format_args!("@{skip} bra {label};"));
-        let done = self.stage_before(p, stage, p.behind);
+        let done = self.stage_before(p, stage, before);
         let free = self.stage_barriers(p, done)[1];
         self.line(format_args!("mbarrier.arrive.shared::cta.b64 _, [{free}];"));
         self.out.push_str(&format!("{label}:\n"));
@@ -421,18 +422,7 @@ impl Printer<'_> {
         let (p, thread, come) = (own.pipeline, own.thread, own.come);
         let [i, stage] = come.ok_or("nobody computes yet")?;
         for before in 1..=p.behind {
-            self.labels += 1;
-            let label = format!("$none_{}", self.labels);
-            let (lane, skip, none) = (self.temp("tr"), self.temp("tp"), self.temp("tp"));
-            self.line(format_args!("and.b32 {lane}, {thread}, 31;"));
-            self.line(format_args!("setp.ne.u32 {skip}, {lane}, 0;"));
-            self.line(format_args!("setp.lt.s32 {none}, {i}, {before};"));
-            self.line(format_args!("or.pred {skip}, {skip}, {none};"));
-            self.line(format_args!("@{skip} bra {label};"));
-            let kept = self.stage_before(&p, stage, before);
-            let free = self.stage_barriers(&p, kept)[1];
-            self.line(format_args!("mbarrier.arrive.shared::cta.b64 _, [{free}];"));
-            self.out.push_str(&format!("{label}:\n"));
+            self.release(&p, before, [i, stage], thread);
         }
         Ok(())
     }
