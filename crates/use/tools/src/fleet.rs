@@ -78,11 +78,11 @@ pub(crate) fn dims_with(model: &Model, batch: Option<i64>) -> DimBox {
 fn point(whole: &Whole, machine: &Machine, batch: Option<i64>) -> FleetPoint {
     let plan = &whole.plan;
     let place = plan.devices.len().saturating_sub(1) as u32;
-    let (mut copies_s, mut on_host) = (0.0, 0);
+    let (mut rows_s, mut on_host) = (0.0, 0);
     for b in plan.blocks() {
         for s in &b.steps {
             if is_road(b, s) {
-                copies_s += s.predicted.time_s;
+                rows_s += s.predicted.time_s;
             } else if machine.kind == MachineKind::Gpu
                 && (s.device != place || matches!(s.work, StepWork::Host { .. }))
             {
@@ -90,10 +90,8 @@ fn point(whole: &Whole, machine: &Machine, batch: Option<i64>) -> FleetPoint {
             }
         }
     }
-    // What they add to a request by the way its steps take is not the sum of their rows.
-    if let Some(way) = &whole.way {
-        copies_s = way.copies_s;
-    }
+    // What copies add to a request by the way its steps take is not the sum of their rows.
+    let copies_s = whole.way.as_ref().map_or(rows_s, |way| way.copies_s);
     let latency_s = whole.seconds();
     let bounds = bounds_of(plan, &whole.bodies);
     let (bound, bound_share) = bounds.into_iter().next().unwrap_or_default();

@@ -304,7 +304,7 @@ pub(super) fn choice(s: &Subject) -> Scene {
             "other",
             match next.predicted_s >= predicted {
                 true => "It beat the others that were costed; the next best, {next}, is predicted to take {next_s}, {ratio} as long.",
-                false => "Of the others that were costed {next} is predicted to take {next_s}, {ratio} as long, if all that could overlap does; ranked, a tenth is taken not to, and this one moves less.",
+                false => "Of the others that were costed, {next} is predicted to take {next_s}, {ratio} as long, where arithmetic and copies overlap wholly. Candidates are ranked as if a tenth did not overlap, and what is packed already counts for something: so this one comes first.",
             },
             "Other cuts were costed on paper before anybody moved.",
         );
