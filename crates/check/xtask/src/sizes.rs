@@ -8,8 +8,10 @@ use std::process::{Command, ExitCode};
 struct Program {
     /// What it is asked for by.
     name: &'static str,
-    /// What cargo is asked for, behind `build --profile`.
+    /// What cargo is asked for, behind `rustc --profile`.
     build: &'static [&'static str],
+    /// What the compiler is asked for when it links.
+    link: &'static [&'static str],
     /// The profile.
     profile: &'static str,
     /// The file's name.
@@ -18,31 +20,52 @@ struct Program {
     most: Option<u64>,
 }
 
+/// A program that a panic ends is linked without what unwinding takes: the compiler writes that down all the same, as
+/// long as the standard library's code may unwind.
+#[cfg(target_os = "linux")]
+const NO_UNWINDING: &[&str] = &[
+    "-Clink-arg=-Wl,-T,examples/minimal/no-unwinding.ld",
+    "-Clink-arg=-Wl,--no-eh-frame-hdr",
+];
+#[cfg(not(target_os = "linux"))]
+const NO_UNWINDING: &[&str] = &[];
+
 const PROGRAMS: &[Program] = &[
     Program {
         name: "minimal",
-        build: &["-p", "minimal"],
+        build: &["-p", "minimal", "--bin", "minimal"],
+        link: &[],
         profile: "dist",
         file: "minimal",
         most: Some(8_000_000),
     },
     Program {
         name: "minimal-abort",
-        build: &["-p", "minimal"],
+        build: &["-p", "minimal", "--bin", "minimal"],
+        link: NO_UNWINDING,
         profile: "dist-abort",
         file: "minimal",
         most: Some(8_000_000),
     },
     Program {
         name: "cli",
-        build: &["-p", "shopfloor-cli"],
+        build: &["-p", "shopfloor-cli", "--bin", "shopfloor"],
+        link: &[],
         profile: "dist",
         file: "shopfloor",
         most: Some(15_000_000),
     },
     Program {
         name: "cli-webgpu",
-        build: &["-p", "shopfloor-cli", "--features", "webgpu"],
+        build: &[
+            "-p",
+            "shopfloor-cli",
+            "--bin",
+            "shopfloor",
+            "--features",
+            "webgpu",
+        ],
+        link: &[],
         profile: "dist",
         file: "shopfloor",
         most: None,
@@ -68,8 +91,10 @@ pub fn sizes(root: &Path, names: &[String]) -> Result<ExitCode, String> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         run(Command::new(cargo)
             .current_dir(root)
-            .args(["build", "--locked", "--profile", p.profile])
-            .args(p.build))?;
+            .args(["rustc", "--locked", "--profile", p.profile])
+            .args(p.build)
+            .arg("--")
+            .args(p.link))?;
         let file = format!("{}{}", p.file, std::env::consts::EXE_SUFFIX);
         let path = target.join(p.profile).join(file);
         let bytes = std::fs::metadata(&path).map_err(|e| format!("{}: {e}", path.display()))?;

@@ -19,6 +19,7 @@ static LANES: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 
 unsafe impl Simd for Avx2 {
     const W: usize = 8;
     const REGISTERS: usize = 16;
+    const PARTS: usize = 1;
     const FUSED: bool = true;
     type F = __m256;
     type I = __m256i;

@@ -24,6 +24,7 @@ fn lanes(n: usize) -> __mmask16 {
 unsafe impl Simd for Avx512 {
     const W: usize = 16;
     const REGISTERS: usize = 32;
+    const PARTS: usize = 1;
     const FUSED: bool = true;
     type F = __m512;
     type I = __m512i;

@@ -6,7 +6,7 @@
 //! and because pointers, strides and counts must describe memory that is valid for the access named in
 //! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
-use super::simd::Simd;
+use super::simd::{Simd, held};
 
 /// Operands of `out[p * out_step + c] (+)= sum_t x(p, t)[c] * w[t * ldw + c]` for p < pixels, c < channels, where
 /// `x(p, t) = table[p * table_step + t] + p * x_step + x_offset`.
@@ -194,12 +194,13 @@ unsafe fn run<S: Simd, const CV: usize, const RUN: usize>(d: &Depthwise) {
             pixels::<S, 6, CV, RUN>(d, p);
             p += 6;
         }
-        while p + 2 <= d.pixels {
+        while const { held::<S>(2 * CV, RUN * CV) } && p + 2 <= d.pixels {
             pixels::<S, 2, CV, RUN>(d, p);
             p += 2;
         }
-        if p < d.pixels {
+        while p < d.pixels {
             pixels::<S, 1, CV, RUN>(d, p);
+            p += 1;
         }
     }
 }

@@ -9,7 +9,7 @@
 //! and because pointers, strides and counts must describe memory that is valid for the access named in
 //! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
-use super::simd::Simd;
+use super::simd::{Simd, held};
 
 /// Operands of `C[i * ldc + j] (+)= scale * sum_p A[i * lda + p] * B[j * ldb + p]`; strides count elements.
 #[derive(Clone, Copy, Debug)]
@@ -153,13 +153,16 @@ pub(super) unsafe fn dot<S: Simd>(d: &Dot) {
     // SAFETY: the loop keeps to i < m.
     unsafe {
         while i < d.m {
+            // Sums of two rows and weights of one vector: where they are not held, rows go one by one.
+            let one = const { !held::<S>(2 * 4, 2) };
             match d.m - i {
+                _ if one => rows::<S, 1, 1>(d, i),
                 1 => rows::<S, 1, 2>(d, i),
                 2 => rows::<S, 2, 1>(d, i),
                 3 => rows::<S, 3, 1>(d, i),
                 _ => rows::<S, 4, 1>(d, i),
             }
-            i += 4.min(d.m - i);
+            i += if one { 1 } else { 4.min(d.m - i) };
         }
     }
 }

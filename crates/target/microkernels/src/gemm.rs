@@ -15,7 +15,7 @@
 //! and because pointers, strides and counts must describe memory that is valid for the access named in
 //! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
-use super::simd::Simd;
+use super::simd::{Simd, held};
 use crate::isa::Isa;
 
 /// The most rows of any register tile.
@@ -401,7 +401,8 @@ impl GemmKernel {
 pub(super) trait Product<S: Simd> {
     /// Whether sums are f32, to which more can be added.
     const POST: bool;
-    /// Instructions of [`Product::mac`], and of loading `a` where the first has no place for that.
+    /// Instructions of [`Product::mac`] for each register of a vector, and of loading `a` where the first has no
+    /// place for that.
     const INSTRUCTIONS: usize;
     /// `a * b + c`.
     unsafe fn mac(a: S::F, b: S::F, c: S::F) -> S::F;
@@ -414,7 +415,7 @@ struct Floats;
 
 impl<S: Simd> Product<S> for Floats {
     const POST: bool = true;
-    const INSTRUCTIONS: usize = 1;
+    const INSTRUCTIONS: usize = if S::FUSED { 1 } else { 2 };
     #[inline(always)]
     unsafe fn mac(a: S::F, b: S::F, c: S::F) -> S::F {
         // SAFETY: the caller vouches for the instruction set.
@@ -461,9 +462,9 @@ unsafe fn step<S: Simd, P: Product<S>, const MR: usize, const NV: usize, const M
 /// the rows' places all others, the compiler keeps some in memory then, to have what the next step reads early: a
 /// tile of 14 rows and two vectors takes half as long again on a Zen 4. Beside a step of many instructions those of a
 /// loop are few.
-const fn written_out(rows: usize, vectors: usize, registers: usize, instructions: usize) -> bool {
+const fn written_out<S: Simd, P: Product<S>>(rows: usize, vectors: usize) -> bool {
     let sums = rows * vectors;
-    rows <= 12 && sums + vectors < registers && sums * instructions <= LONG
+    rows <= 12 && held::<S>(sums, vectors) && sums * P::INSTRUCTIONS * S::PARTS <= LONG
 }
 
 /// Most instructions of a step that is written out: one for each register of AVX-512.
@@ -504,12 +505,11 @@ pub(super) unsafe fn tile<
                     }
                 )*};
             }
-            let unrolled =
-                if t.a_ks == 1 && const { written_out(MR, NV, S::REGISTERS, P::INSTRUCTIONS) } {
-                    t.kc / unroll * unroll
-                } else {
-                    0
-                };
+            let unrolled = if t.a_ks == 1 && const { written_out::<S, P>(MR, NV) } {
+                t.kc / unroll * unroll
+            } else {
+                0
+            };
             while k < unrolled {
                 for _ in 0..unroll {
                     S::prefetch(ahead);
@@ -523,10 +523,7 @@ pub(super) unsafe fn tile<
                 b = b.wrapping_add(unroll * t.ldb);
             }
             // A distance that is known leaves one register for all rows' places.
-            while const { !written_out(MR, NV, S::REGISTERS, P::INSTRUCTIONS) }
-                && t.a_ks == 1
-                && k < t.kc
-            {
+            while const { !written_out::<S, P>(MR, NV) } && t.a_ks == 1 && k < t.kc {
                 S::prefetch(ahead);
                 ahead = ahead.wrapping_add(t.ahead.step);
                 step::<S, P, MR, NV, MASKED>(&mut acc[0], &rows, k, b, tail);

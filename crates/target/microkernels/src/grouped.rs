@@ -8,7 +8,7 @@
 //! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
 use super::depthwise::{Depthwise, finish, load};
-use super::simd::Simd;
+use super::simd::{Simd, held};
 
 /// P pixels of one vector of channels from channel `c` on, masked when MASKED, taps in runs of RUN. Where pixels are
 /// few, K parts of a group's inputs are summed apart, so that no product waits for the one before.
@@ -98,20 +98,21 @@ unsafe fn run<S: Simd, const RUN: usize>(d: &Depthwise, group: usize) {
     let mut p = 0;
     // SAFETY: the loop keeps to the pixels.
     unsafe {
-        while S::REGISTERS > 8 && p + 8 <= d.pixels {
+        while const { held::<S>(8, RUN) } && p + 8 <= d.pixels {
             pixels::<S, 8, 1, RUN>(d, group, p);
             p += 8;
         }
-        while p + 4 <= d.pixels {
+        while const { held::<S>(4 * 2, RUN) } && p + 4 <= d.pixels {
             pixels::<S, 4, 2, RUN>(d, group, p);
             p += 4;
         }
-        if p + 2 <= d.pixels {
+        while const { held::<S>(2 * 2, RUN) } && p + 2 <= d.pixels {
             pixels::<S, 2, 2, RUN>(d, group, p);
             p += 2;
         }
-        if p < d.pixels {
+        while p < d.pixels {
             pixels::<S, 1, 2, RUN>(d, group, p);
+            p += 1;
         }
     }
 }

@@ -12,7 +12,7 @@
 //! and because pointers, strides and counts must describe memory that is valid for the access named in
 //! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
-use super::simd::Simd;
+use super::simd::{Simd, held};
 
 /// A line of input with the weights of the taps that run along it.
 #[derive(Clone, Copy, Debug)]
@@ -197,16 +197,17 @@ unsafe fn strip<
                     p += 8;
                 }
             }
-            while p + 4 <= d.pixels {
+            while const { held::<S>(4 * CV, K * CV) } && p + 4 <= d.pixels {
                 tile::<S, 4, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
                 p += 4;
             }
-            if p + 2 <= d.pixels {
+            while const { held::<S>(2 * CV, K * CV) } && p + 2 <= d.pixels {
                 tile::<S, 2, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
                 p += 2;
             }
-            if p < d.pixels {
+            while p < d.pixels {
                 tile::<S, 1, CV, K, STRIDE, MASKED>(d, both, p, c, tail);
+                p += 1;
             }
         }
     }

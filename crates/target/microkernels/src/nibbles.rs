@@ -11,7 +11,7 @@
 //! and because pointers, strides and counts must describe memory that is valid for the access named in
 //! [`Nibbles`]; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
-use super::simd::Simd;
+use super::simd::{Simd, held};
 
 /// Neighbours along k in a lane.
 pub const GROUP: usize = 8;
@@ -135,15 +135,20 @@ unsafe fn panels<S: Simd, const NV: usize>(d: &Nibbles, col: usize, last: usize)
     let mut row = 0;
     // SAFETY: the caller's contract; rows stay below their number.
     unsafe {
-        while d.m - row >= 4 {
+        while const { held::<S>(4 * NV, NV) } && d.m - row >= 4 {
             tile::<S, 4, NV>(d, row, col, last);
             row += 4;
         }
-        match d.m - row {
-            3 => tile::<S, 3, NV>(d, row, col, last),
-            2 => tile::<S, 2, NV>(d, row, col, last),
-            1 => tile::<S, 1, NV>(d, row, col, last),
-            _ => {}
+        while const { held::<S>(3 * NV, NV) } && d.m - row >= 3 {
+            tile::<S, 3, NV>(d, row, col, last);
+            row += 3;
+        }
+        while d.m - row >= 2 {
+            tile::<S, 2, NV>(d, row, col, last);
+            row += 2;
+        }
+        if row < d.m {
+            tile::<S, 1, NV>(d, row, col, last);
         }
     }
 }

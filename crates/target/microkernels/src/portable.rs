@@ -48,6 +48,7 @@ fn halves(x: i32, f: impl Fn(i16) -> i16) -> i32 {
 unsafe impl Simd for Portable {
     const W: usize = 8;
     const REGISTERS: usize = 16;
+    const PARTS: usize = 2;
     const FUSED: bool = false;
     type F = F;
     type I = I;

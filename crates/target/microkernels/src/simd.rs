@@ -10,6 +10,12 @@
 //! and because pointers, strides and counts must describe memory that is valid for the access named in
 //! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
+/// Whether a tile of so many sums and weights stays in registers, with one for what they are multiplied by. A tile that
+/// does not is slower than smaller ones, and larger.
+pub(super) const fn held<S: Simd>(sums: usize, weights: usize) -> bool {
+    sums + weights < S::REGISTERS
+}
+
 /// Vectors of f32 of one instruction set.
 ///
 /// # Safety
@@ -27,6 +33,8 @@ pub unsafe trait Simd: Copy + 'static {
     const W: usize;
     /// Vectors that there are registers for.
     const REGISTERS: usize;
+    /// Registers that a vector takes.
+    const PARTS: usize;
     /// Whether `fma` rounds once.
     const FUSED: bool;
     /// W lanes of f32.

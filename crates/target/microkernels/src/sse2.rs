@@ -39,6 +39,7 @@ unsafe impl Simd for Sse2 {
     const W: usize = 8;
     // Sixteen, of which a vector here takes two.
     const REGISTERS: usize = 8;
+    const PARTS: usize = 2;
     const FUSED: bool = false;
     type F = F;
     type I = I;
