@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 ///
 /// Its entry takes one parameter of 8 bytes per operand of the kernel, its address, in their order, and
 /// behind them one per size, a whole number. What it computes the kernel's statements say.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Code {
     /// Name of the entry.
     pub entry: String,

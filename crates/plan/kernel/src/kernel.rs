@@ -329,6 +329,24 @@ impl Kernel {
         self.tiles.iter().for_each(|t| (t.dtype, &t.axes).hash(to));
         self.body.hash(to);
     }
+
+    /// Whether two kernels are one but for the names of themselves, their operands and their tiles.
+    pub fn same_unnamed(&self, other: &Kernel) -> bool {
+        let operand = |(a, b): (&Operand, &Operand)| {
+            a.dtype == b.dtype
+                && a.role == b.role
+                && a.access == b.access
+                && a.elements == b.elements
+        };
+        let tile = |(a, b): (&Tile, &Tile)| a.dtype == b.dtype && a.axes == b.axes;
+        self.family == other.family
+            && self.axes == other.axes
+            && self.body == other.body
+            && self.operands.len() == other.operands.len()
+            && self.tiles.len() == other.tiles.len()
+            && self.tiles.iter().zip(&other.tiles).all(tile)
+            && self.operands.iter().zip(&other.operands).all(operand)
+    }
 }
 
 impl Term {
@@ -517,7 +535,7 @@ impl Kernel {
 }
 
 /// An axis cut into pieces of `tile` positions (the last may be shorter).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AxisTile {
     /// The axis.
     pub axis: AxisId,

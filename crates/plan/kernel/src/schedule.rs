@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Where a tile lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
     /// A loaded tile that is the operand's own memory: nothing is copied. On a stored tile: the
@@ -43,7 +43,7 @@ impl Place {
 }
 
 /// The CuTe-style swizzle (bits, base, shift): XOR of address bits; (0, 0, 0) is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Swizzle {
     pub bits: u32,
@@ -52,7 +52,7 @@ pub struct Swizzle {
 }
 
 /// A CPU micro-kernel's register tile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MicroKernel {
     /// Rows of the accumulator held in registers.
     pub mr: u32,
@@ -61,7 +61,7 @@ pub struct MicroKernel {
 }
 
 /// What the CPU backend needs beside tiles.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CpuMapping {
     /// Register tile of contractions; `None` for programs without one.
     pub micro: Option<MicroKernel>,
@@ -72,7 +72,7 @@ pub struct CpuMapping {
 }
 
 /// What a tensor-core instruction multiplies of its factors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Factors {
     /// The elements.
     #[default]
@@ -87,7 +87,7 @@ pub enum Factors {
 /// A tensor-core instruction's shape and types: `m` is 16 for one that a warp executes (`mma`), 64 for one of a
 /// warpgroup (`wgmma`), whose factors lie along `k` in shared memory, in lines of 32, 64 or 128 bytes that
 /// [`Swizzle::of_lines`] spreads over the banks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Fragment {
     pub m: u32,
@@ -180,7 +180,7 @@ impl Fragment {
 /// How the positions of an axis lie over the threads of a CTA, the same for every tile that has it:
 /// position `p` of a piece belongs to the threads with `(thread / stride) % count == (p / each) %
 /// count`. An axis without a spread has all its positions in every thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Spread {
     /// The axis.
     pub axis: AxisId,
@@ -193,7 +193,7 @@ pub struct Spread {
 }
 
 /// What a GPU backend needs beside tiles.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GpuMapping {
     /// Threads per CTA.
     pub threads: u32,
@@ -338,7 +338,7 @@ impl GpuMapping {
 }
 
 /// The backend's part of a schedule.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mapping {
     /// For the CPU.
@@ -352,7 +352,7 @@ pub enum Mapping {
 /// Axes in `grid` become tasks, axes in `loops` become sequential loops inside a task (both
 /// outermost first), all others are whole in every tile. A task is one grid point; neighbours in
 /// raster order are handed out `chunk` at a time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Schedule {
     /// Parallel axes, outermost first; the last varies fastest from task to task.
     pub grid: Vec<AxisTile>,

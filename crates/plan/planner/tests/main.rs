@@ -6,6 +6,7 @@ mod build;
 mod concat;
 mod cut;
 mod golden;
+mod known;
 mod memory;
 mod order;
 mod parallel;

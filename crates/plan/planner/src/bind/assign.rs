@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// An item's time on one device, or why it has no form there.
 type Priced = Result<f64, String>;
 
-impl BlockBuilder<'_> {
+impl<'a> BlockBuilder<'a> {
     /// Decides where `items` and `states` are, and says why.
     pub(super) fn assign(
         &mut self,
@@ -33,20 +33,19 @@ impl BlockBuilder<'_> {
             });
         }
         let first_writer = writers(items);
-        let mut recency = Recency::of_items(self.program, self.ctx, items);
+        let far = self.distances(items)?;
+        let cut = *self.placement == Placement::Cut;
+        self.choose_ahead(items, &far, cut);
         let mut homes = vec![];
         let mut prices: Vec<[Priced; 2]> = vec![];
-        let cut = *self.placement == Placement::Cut;
-        for (i, item) in items.iter().enumerate() {
+        for (i, (item, far)) in items.iter().zip(&far).enumerate() {
             let ItemWork::Kernel { kernel, args } = &item.work else {
                 homes.push(0);
                 prices.push([Ok(0.0), Err("a host operator".into())]);
                 continue;
             };
-            self.check_dims(&item.name, kernel)?;
-            let far = recency.next(self.program, self.ctx, kernel, args);
             let mut wanted = self.placement.of(i, self.ctxs.len());
-            let there = self.price(item, kernel, args, wanted, &far);
+            let there = self.price(item, kernel, args, wanted, far);
             if wanted != 0
                 && let Err(e) = &there
             {
@@ -56,7 +55,7 @@ impl BlockBuilder<'_> {
             }
             homes.push(wanted);
             prices.push(match cut {
-                true => [self.price(item, kernel, args, 0, &far), there],
+                true => [self.price(item, kernel, args, 0, far), there],
                 false => [Ok(0.0), there],
             });
         }
@@ -69,6 +68,34 @@ impl BlockBuilder<'_> {
             false => self.together(items, states, &first_writer, &mut out),
         }
         Ok(out)
+    }
+
+    /// How far away the operands of each item are.
+    fn distances(&mut self, items: &[Item]) -> Result<Vec<Vec<f64>>, PlanError> {
+        let mut recency = Recency::of_items(self.program, self.ctx, items);
+        let of = |item: &Item| match &item.work {
+            ItemWork::Kernel { kernel, args } => {
+                self.check_dims(&item.name, kernel)?;
+                Ok(recency.next(self.program, self.ctx, kernel, args))
+            }
+            ItemWork::Host { .. } => Ok(vec![]),
+        };
+        items.iter().map(of).collect()
+    }
+
+    /// Chooses how every device that may get an item runs it.
+    fn choose_ahead(&mut self, items: &[Item], far: &[Vec<f64>], cut: bool) {
+        let mut all = vec![];
+        for (i, (item, far)) in items.iter().zip(far).enumerate() {
+            let ItemWork::Kernel { kernel, args } = &item.work else {
+                continue;
+            };
+            let wanted = self.placement.of(i, self.ctxs.len());
+            let places = [wanted, 0].into_iter().take(if cut { 2 } else { 1 });
+            let own = places.map(|p| self.asked(item, (kernel, args), p, far.clone(), false));
+            all.extend(own);
+        }
+        self.memo.prepare(&all);
     }
 
     /// Items that write one value go where one of them has to be, else to the first's device.
@@ -284,29 +311,39 @@ impl BlockBuilder<'_> {
         far: &[f64],
         init: bool,
     ) -> Result<schedule::Choice, String> {
-        let (program, prior, may) = (self.program, self.prior, self.ctx.pack);
-        let constant = |o: u16| {
-            args.get(o as usize).is_some_and(|&v| {
-                matches!(
-                    program.value(v).origin,
-                    ValueOrigin::Weight(_) | ValueOrigin::Init
-                )
-            })
+        let asked = self.asked(item, (kernel, args), place, far.to_vec(), init);
+        self.memo.choose(&asked, self.whys)
+    }
+
+    /// What is asked of `item`'s kernel on device `place`.
+    fn asked<'s>(
+        &self,
+        item: &'s Item,
+        (kernel, args): (&'s Arc<Kernel>, &[ValueIx]),
+        place: u32,
+        far: Vec<f64>,
+        init: bool,
+    ) -> schedule::Asked<'s>
+    where
+        'a: 's,
+    {
+        let (program, prior) = (self.program, self.prior);
+        let may = self.ctx.pack && !init;
+        let constant = |&v: &ValueIx| {
+            let origin = &program.value(v).origin;
+            may && matches!(origin, ValueOrigin::Weight(_) | ValueOrigin::Init)
         };
         let of = |&v: &ValueIx| prior.packings(&program.value(v).name);
-        let packings: Vec<&[Arc<Kernel>]> = args.iter().map(of).collect();
-        let facts = schedule::Facts {
-            constant: &|o| may && !init && constant(o),
-            packings: &packings,
+        schedule::Asked {
+            ctx: self.ctxs[place as usize],
+            place,
+            kernel,
+            far,
+            constants: args.iter().map(constant).collect(),
+            packings: args.iter().map(of).collect(),
             earlier: prior.step(&item.name, kernel, place),
             given: item.given.as_deref(),
-            whole: false,
-        };
-        let ctx = super::Ctx {
-            far,
-            ..self.ctxs[place as usize]
-        };
-        self.memo.choose(ctx, place, kernel, &facts, self.whys)
+        }
     }
 }
 

@@ -1,4 +1,5 @@
 //! The context of one bind: machine, target, dims, workers. Every decision reads it.
+use super::known::KnownSteps;
 use kernel::{AxisId, Kernel, OperandId, Prints, Role, Schedule, Stmt, Target, TileId};
 use layout::Arrange;
 use layout::{Dim, DimBox};
@@ -27,6 +28,8 @@ pub(crate) struct Ctx<'a> {
     /// Bytes touched between the last use of each operand of the kernel in question and this one;
     /// those that are not listed are as far away as everything together.
     pub far: &'a [f64],
+    /// What the bind predicted so far for the device, with these workers.
+    pub known: Option<&'a KnownSteps>,
 }
 
 impl Ctx<'_> {

@@ -39,6 +39,7 @@ impl StepForecast {
             sweep: None,
             forced: None,
             far: &self.far,
+            known: None,
         };
         let (mut work, mut cost) = predict_program(ctx, &self.program)?;
         if let Some(times) = self.handovers {

@@ -13,6 +13,7 @@ mod disjoint;
 mod forecast;
 mod fusion;
 mod join;
+pub(crate) mod known;
 mod launch;
 pub(crate) mod memory;
 mod narrow;
@@ -41,6 +42,7 @@ use ctx::Ctx;
 use foldhash::HashMap;
 pub use forecast::{predict_again, predict_steps};
 use kernel::Target;
+use known::KnownSteps;
 use layout::{Arrange, Inserted};
 use layout::{DimBox, DimMap, Symbols};
 use machine::{Cost, Machine, MachineKind};
@@ -259,7 +261,8 @@ impl Planner {
         self.check_devices(program)?;
         let mut whys = program.whys.clone();
         let dims = &narrow::narrowed(program, dims, &mut whys)?;
-        let ctxs = self.contexts(program, dims, allotment, thrift, (sweep, prior));
+        let known: Vec<KnownSteps> = self.devices.iter().map(|_| KnownSteps::default()).collect();
+        let ctxs = self.contexts(program, dims, allotment, (thrift, &known), (sweep, prior));
         within(program)?;
         plan::pause();
         savings(program, &ctxs[ctxs.len() - 1], &mut whys);
@@ -352,12 +355,12 @@ impl Planner {
         program: &Program,
         dims: &'a DimBox,
         allotment: &Allotment,
-        thrift: MemorySaving,
+        (thrift, known): (MemorySaving, &'a [KnownSteps]),
         (sweep, prior): (Option<&'a Sweep>, &Prior),
     ) -> Vec<Ctx<'a>> {
         let footprint = footprint(program, dims);
-        let each = self.devices.iter().enumerate();
-        each.map(|(i, (machine, target))| Ctx {
+        let each = self.devices.iter().zip(known).enumerate();
+        each.map(|(i, ((machine, target), known))| Ctx {
             machine,
             target,
             dims,
@@ -372,6 +375,7 @@ impl Planner {
             sweep,
             forced: None,
             far: &[],
+            known: Some(known),
         })
         .collect()
     }

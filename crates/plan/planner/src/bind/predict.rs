@@ -23,8 +23,21 @@ pub(crate) fn predict_step(
     schedule: &Arc<Schedule>,
 ) -> Option<(Work, Cost)> {
     plan::pause();
-    let program = TileProgram::new(kernel.clone(), schedule.clone()).ok()?;
-    predict_program(ctx, &program)
+    let whole = || {
+        let program = TileProgram::new(kernel.clone(), schedule.clone()).ok()?;
+        predict_program(ctx, &program)
+    };
+    match ctx.known.filter(|_| counter(ctx).is_some()) {
+        Some(known) => known.of((kernel, schedule), found_in(ctx, kernel), whole),
+        None => whole(),
+    }
+}
+
+/// The level that each operand is found in: all that matters of how far away it is.
+fn found_in(ctx: Ctx, kernel: &Kernel) -> Vec<u8> {
+    let far = (0..kernel.operands.len()).map(|o| ctx.far.get(o).copied().unwrap_or(ctx.footprint));
+    far.map(|f| ctx.machine.nearest_holding_index(f) as u8)
+        .collect()
 }
 
 /// As [`predict_step`], by arithmetic and bytes only, whatever instructions are printed: a sketch that

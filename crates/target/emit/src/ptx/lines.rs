@@ -34,6 +34,10 @@ pub(super) struct Line {
     at: u32,
 }
 
+/// Bytes of a text for each line that is an instruction, and for each register that one names: no more than most have.
+const BYTES_OF_LINE: usize = 24;
+const BYTES_OF_REGISTER: usize = 9;
+
 /// The lines of a text.
 #[derive(Default)]
 pub(super) struct Lines {
@@ -50,27 +54,32 @@ pub(super) struct Lines {
 impl Lines {
     /// The lines of `text`.
     pub fn of(text: &str) -> Lines {
-        let mut out = Lines::default();
+        let mut out = Lines {
+            lines: Vec::with_capacity(text.len() / BYTES_OF_LINE),
+            registers: Vec::with_capacity(text.len() / BYTES_OF_REGISTER),
+            ..Lines::default()
+        };
         let mut known = Known::default();
         let mut at = 0;
         for whole in text.split_inclusive('\n') {
-            out.line(whole.trim(), at, &mut known);
+            out.line(whole.trim_ascii(), at, &mut known);
             at += whole.len();
         }
         out
     }
 
     fn line<'t>(&mut self, line: &'t str, at: usize, known: &mut Known<'t>) {
-        if let Some(declared) = line.strip_prefix(".reg .") {
-            return self.names.declare(declared);
-        }
-        if let Some(label) = line.strip_suffix(':') {
-            let label = self.label(label, known);
-            self.labels[label as usize] = Some(self.lines.len());
-            return;
-        }
-        match line.strip_suffix(';') {
-            Some(code) if !code.starts_with('.') => self.instruction(code, at, known),
+        match line.as_bytes() {
+            [b'.', ..] => {
+                if let Some(declared) = line.strip_prefix(".reg .") {
+                    self.names.declare(declared);
+                }
+            }
+            [.., b':'] => {
+                let label = self.label(&line[..line.len() - 1], known);
+                self.labels[label as usize] = Some(self.lines.len());
+            }
+            [.., b';'] => self.instruction(&line[..line.len() - 1], at, known),
             _ => {}
         }
     }
@@ -93,52 +102,65 @@ impl Lines {
                 (Some(self.names.number(name)), rest.trim_start())
             }
         };
-        let (op, args) = code.split_once(' ').unwrap_or((code, ""));
+        let (op, args) = match code.bytes().position(|b| b == b' ') {
+            Some(end) => (&code[..end], &code[end + 1..]),
+            None => (code, ""),
+        };
         let next = self.ops.len() as u16;
-        let op = *known.ops.entry(op).or_insert_with(|| {
+        let name = *known.ops.entry(op).or_insert_with(|| {
             self.ops.push(op.to_string());
-            next
+            KnownOp {
+                number: next,
+                jumps: op.starts_with("bra"),
+                asks_number: asks_number(op),
+                defines_none: defines_none(op),
+            }
         });
-        let name = &self.ops[op as usize];
-        let label = match name.starts_with("bra") {
+        let label = match name.jumps {
             true => Some(args.trim()),
             false => None,
         };
-        let number = asks_number(name).then(|| args.rsplit(',').next()?.trim().parse().ok());
+        let number = match name.asks_number {
+            true => args.rsplit(',').next().and_then(|n| n.trim().parse().ok()),
+            false => None,
+        };
+        let bytes = args.as_bytes();
+        let place_of = |what: u8| bytes.iter().position(|b| *b == what);
+        let braces = place_of(b'{');
         // What is written stands first.
-        let written = match args.strip_prefix('{') {
-            _ if defines_none(name) => 0,
-            Some(inner) => inner.find('}').map_or(args.len(), |e| e + 1),
-            None => args.find(',').unwrap_or(args.len()),
+        let written = match braces {
+            _ if name.defines_none => 0,
+            Some(0) => place_of(b'}').unwrap_or(args.len()),
+            _ => place_of(b',').unwrap_or(args.len()),
         };
         let place = |list: &[u32]| list.len() as u32;
         let first = place(&self.registers);
         let mut uses = None;
         let mut special = false;
         let mut rest = 0;
-        while let Some(next) = args[rest..].find('%') {
+        while let Some(next) = bytes[rest..].iter().position(|b| *b == b'%') {
             let from = rest + next + 1;
-            let end = args[from..]
-                .bytes()
-                .position(|c| !c.is_ascii_alphanumeric() && c != b'_');
+            let end = bytes[from..]
+                .iter()
+                .position(|c| !c.is_ascii_alphanumeric() && *c != b'_');
             rest = end.map_or(args.len(), |e| from + e);
             if from > written {
                 uses.get_or_insert(place(&self.registers));
             }
-            let name = &args[from..rest];
-            special |= matches!(name, "tid" | "ctaid");
-            self.registers.push(self.names.number(name));
+            let register = &args[from..rest];
+            special |= matches!(register, "tid" | "ctaid");
+            self.registers.push(self.names.number(register));
         }
         let end = place(&self.registers);
         self.registers.extend(guard);
         let label = label.map(|l| self.label(l, known));
         self.lines.push(Line {
-            op,
+            op: name.number,
             form: Form {
                 guarded: guard.is_some(),
-                braces: args.contains('{'),
+                braces: braces.is_some(),
                 special,
-                number: number.flatten(),
+                number,
             },
             label,
             first,
@@ -175,9 +197,19 @@ impl Lines {
         }
     }
 
-    /// Which of the lines stand in this part of the text.
-    pub fn within(&self, part: Range<usize>) -> Range<usize> {
-        let before = |at: usize| self.lines.partition_point(|l| (l.at as usize) < at);
+    /// Which of the lines stand in this part of the text. Parts are mostly asked for one after the other: `near` is
+    /// where the last one was.
+    pub fn within(&self, part: Range<usize>, near: &mut usize) -> Range<usize> {
+        let mut before = |at: usize| {
+            let is_before = |n: usize| self.lines.get(n).is_some_and(|l| (l.at as usize) < at);
+            while is_before(*near) {
+                *near += 1;
+            }
+            while *near > 0 && !is_before(*near - 1) {
+                *near -= 1;
+            }
+            *near
+        };
         before(part.start)..before(part.end)
     }
 }
@@ -185,8 +217,18 @@ impl Lines {
 /// Names and labels that a text has had so far; only looked up.
 #[derive(Default)]
 struct Known<'t> {
-    ops: HashMap<&'t str, u16, FixedState>,
+    ops: HashMap<&'t str, KnownOp, FixedState>,
     labels: HashMap<&'t str, u32, FixedState>,
+}
+
+/// What the name of an instruction says of its lines.
+#[derive(Clone, Copy)]
+struct KnownOp {
+    /// Its number among [`Lines::ops`].
+    number: u16,
+    jumps: bool,
+    asks_number: bool,
+    defines_none: bool,
 }
 
 /// Whether it matters which number the last operand of an instruction is: a divisor, a factor, how many groups of
@@ -229,12 +271,19 @@ const NUMBERS: usize = 1 << 24;
 
 /// What stands before a name's number, and that, or 0 for a name without one, plus 1.
 fn parts(name: &str) -> (u128, usize) {
-    let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
-    let (kind, number) = name.split_at(name.len() - digits);
+    let bytes = name.as_bytes();
+    let letters = bytes.iter().rposition(|b| !b.is_ascii_digit());
+    let (kind, digits) = bytes.split_at(letters.map_or(0, |at| at + 1));
     // Printed names begin with less than 16 bytes.
-    let kind = kind.bytes();
-    let kind = kind.fold(1u128, |all, b| all << 8 | u128::from(b));
-    let number = number.parse().map_or(0, |n: usize| n.saturating_add(1));
+    let kind = kind.iter();
+    let kind = kind.fold(1u128, |all, b| all << 8 | u128::from(*b));
+    let number = digits.iter().fold(0usize, |all, b| {
+        all.saturating_mul(10).saturating_add(usize::from(b - b'0'))
+    });
+    let number = match digits {
+        [] => 0,
+        _ => number.saturating_add(1),
+    };
     (kind, number.min(NUMBERS))
 }
 
@@ -252,14 +301,22 @@ impl Names {
 
     fn kind(&mut self, name: u128) -> &mut Kind {
         let at = self.kinds.iter().position(|k| k.name == name);
-        let at = at.unwrap_or_else(|| {
-            self.kinds.push(Kind {
-                name,
-                width: None,
-                list: vec![],
-            });
-            self.kinds.len() - 1
-        });
+        let at = match at {
+            // What is asked for often is soon among the first.
+            Some(at @ 1..) => {
+                self.kinds.swap(at, at - 1);
+                at - 1
+            }
+            Some(at) => at,
+            None => {
+                self.kinds.push(Kind {
+                    name,
+                    width: None,
+                    list: vec![],
+                });
+                self.kinds.len() - 1
+            }
+        };
         &mut self.kinds[at]
     }
 
@@ -329,7 +386,10 @@ mod tests {
         assert_eq!(all.labels[jump.label.unwrap() as usize], Some(0));
         assert_eq!(all.op(store), "st.shared.b32");
         let at = |of: &str| text.find(of).unwrap();
-        assert_eq!(all.within(at("\tdiv")..at("\tst")), 1..3);
+        let mut near = 0;
+        assert_eq!(all.within(at("\tdiv")..at("\tst"), &mut near), 1..3);
+        assert_eq!(all.within(0..at("\tdiv"), &mut near), 0..1);
+        assert_eq!(all.within(at("\tbra")..text.len(), &mut near), 4..5);
         assert_eq!(all.names.of_kind("r").len(), 5);
     }
 }

@@ -118,13 +118,45 @@ fn factor(by: u32, factors: &mut Vec<(u32, u32)>, out: &mut Parsed) -> u32 {
     factors[at].1
 }
 
-/// Names that only constants and parameters, which are `fixed`, are put into take no register.
-fn without_register(fixed: &[u32], computed: &[u32], width: &mut [u32]) {
-    for d in fixed {
-        // A variable that begins with a constant is one all the same.
-        if computed.binary_search(d).is_err() {
-            width[*d as usize] = 0;
+/// What is put into the registers of a text.
+struct Contents {
+    /// By register: a constant or a parameter, and something else.
+    fixed: Vec<bool>,
+    computed: Vec<bool>,
+    /// Those that numbers of the text are put into.
+    numbers: Vec<u32>,
+}
+
+impl Contents {
+    fn new(registers: usize) -> Contents {
+        Contents {
+            fixed: vec![false; registers],
+            computed: vec![false; registers],
+            numbers: vec![],
         }
+    }
+
+    fn fixed(&self, r: u32) -> bool {
+        self.fixed[r as usize]
+    }
+
+    fn add(&mut self, defs: &[u32], free: bool) {
+        let list = match free {
+            true => &mut self.fixed,
+            false => &mut self.computed,
+        };
+        defs.iter().for_each(|d| list[*d as usize] = true);
+    }
+
+    /// Names that only constants and parameters are put into take no register; gives those of them that are numbers.
+    fn without_register(mut self, width: &mut [u32]) -> Vec<u32> {
+        // A variable that begins with a constant is one all the same.
+        let fixed = self.fixed.iter().zip(&self.computed);
+        for (w, _) in width.iter_mut().zip(fixed).filter(|(_, r)| *r.0 && !*r.1) {
+            *w = 0;
+        }
+        self.numbers.retain(|n| !self.computed[*n as usize]);
+        self.numbers
     }
 }
 
@@ -155,9 +187,9 @@ impl Name<'_> {
     }
 
     /// Whether what `line` takes, from the constant bank or, with no `operands`, as a number, has no register.
-    fn free(&self, line: &Line, operands: &[u32], fixed: &[u32]) -> bool {
+    fn free(&self, line: &Line, operands: &[u32], known: &Contents) -> bool {
         self.op.starts_with("ld.param")
-            || (self.op == "cvt.u32.u64" && line.uses.iter().all(|u| fixed.contains(u)))
+            || (self.op == "cvt.u32.u64" && line.uses.iter().all(|u| known.fixed(*u)))
             || self.op.starts_with("cvta")
             || (self.moves && operands.is_empty() && !line.partial)
     }
@@ -173,10 +205,7 @@ fn parse(text: &Lines, addresses: Addresses) -> Parsed {
         width: width.iter().map(|w| w.unwrap_or(0)).collect(),
         truth: width.iter().map(|w| u32::from(*w == Some(0))).collect(),
     };
-    // Registers that something other than a constant or a parameter is put into.
-    let (mut fixed, mut computed) = (vec![], vec![]);
-    // Those of them that are numbers in the text.
-    let mut numbers = vec![];
+    let mut known = Contents::new(width.len());
     let mut divided: Option<Divided> = None;
     // Sizes of elements that numbers of them are multiplied by, and a register for each: also for 1, as an
     // address is made by the same instruction then.
@@ -196,7 +225,7 @@ fn parse(text: &Lines, addresses: Addresses) -> Parsed {
             if let (true, false, Some((of, by))) =
                 (name.divides, own.form.guarded, operands(own, &line))
             {
-                computed.extend(&line.defs);
+                known.add(&line.defs, false);
                 Divided::divide(&mut divided, (name.op, &line.defs), of, by, &mut out);
                 continue;
             }
@@ -206,21 +235,18 @@ fn parse(text: &Lines, addresses: Addresses) -> Parsed {
             {
                 line.uses.push(factor(by, &mut factors, &mut out));
             }
-            let free = name.free(&line, text.operands(own), &fixed);
+            let free = name.free(&line, text.operands(own), &known);
             if free && name.moves {
-                numbers.extend(&line.defs);
+                known.numbers.extend(&line.defs);
             }
-            let list: &mut Vec<u32> = if free { &mut fixed } else { &mut computed };
-            list.extend(&line.defs);
+            known.add(&line.defs, free);
         }
         out.lines.push(line);
     }
     labels.for_each(|(label, _)| out.labels[label] = Some(out.lines.len()));
     let pointers = text.names.of_kind(POINTERS);
     let factors: Vec<u32> = factors.iter().map(|f| f.1).collect();
-    computed.sort_unstable();
-    without_register(&fixed, &computed, &mut out.width);
-    numbers.retain(|n| computed.binary_search(n).is_err());
+    let numbers = known.without_register(&mut out.width);
     as_assembled(&mut out, &numbers, &factors, pointers, addresses);
     out
 }
@@ -291,8 +317,7 @@ pub(super) fn estimate_threads(text: &Lines, arch: &str, most: u32) -> u32 {
             .saturating_add(50)
             / 100
     };
-    let few = lean(remade(calm.clone(), Rematerialised::Special));
-    let live = alive(&few);
+    let (few, live) = lean(remade(calm.clone(), Rematerialised::Special));
     let packed = match live.most(&few, &few.truth, SLOW_TRUTHS) {
         0..=TRUTHS => 0,
         _ => PACKED,

@@ -21,7 +21,7 @@ use counted::{Part, pipeline_of};
 use expr::Compare;
 use foldhash::fast::FixedState;
 use layout::DType;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::{self, Write};
 use std::ops::Range;
 
@@ -38,7 +38,23 @@ struct Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "%{}{}", self.kind, self.number)
+        // A text has a name in every word.
+        let mut text = [0u8; 24];
+        let mut at = text.len();
+        let mut left = self.number;
+        loop {
+            at -= 1;
+            text[at] = b'0' + (left % 10) as u8;
+            left /= 10;
+            if left == 0 {
+                break;
+            }
+        }
+        let kind = self.kind.as_bytes();
+        text[at - kind.len()..at].copy_from_slice(kind);
+        at -= kind.len() + 1;
+        text[at] = b'%';
+        f.write_str(std::str::from_utf8(&text[at..]).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -68,10 +84,10 @@ struct Printer<'a> {
     /// `min.NaN` and `max.NaN` are there, and two values are rounded to 16 bits at once.
     nan: bool,
     source: &'a Source,
-    /// Integers that values are known to be; only looked up, never walked.
-    numbers: HashMap<Reg, i64, FixedState>,
-    /// Elements' numbers that are another one and so many more, and nothing but elements' numbers.
-    beyond: HashMap<Reg, (Reg, i64), FixedState>,
+    /// By value the integer that it is known to be.
+    numbers: Vec<Option<i64>>,
+    /// By value, of elements' numbers that are another one and so many more, and nothing but elements' numbers.
+    beyond: Vec<Option<(Reg, i64)>>,
     /// Addresses that are in registers where the text has come to, and in which order they came.
     addresses: HashMap<(memory::Space, Reg), Name, FixedState>,
     /// Parts of the text by instruction.
@@ -97,6 +113,9 @@ struct Printing {
     /// The piece and the stage that threads which compute have come to.
     come: Option<[Name; 2]>,
 }
+
+/// Bytes of text for each value of a program, about.
+const BYTES_OF_VALUE: usize = 40;
 
 /// Bytes of an element in shared memory.
 fn size(d: DType) -> u32 {
@@ -318,6 +337,7 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
         body: moved(&p.body),
     });
     let parts = parts.collect();
+    head.reserve(s.out.len());
     let code = head + &s.out;
     let lines = Lines::of(&code);
     let (held, registers) = match p.registers {
@@ -367,25 +387,23 @@ fn alignment(p: &Program, array: u32) -> u32 {
 
 /// Sums of a value and a number that are elements' numbers and nothing else: an instruction that touches memory
 /// has the number in it.
-fn beyond(p: &Program) -> HashMap<Reg, (Reg, i64), FixedState> {
+fn beyond(p: &Program) -> Vec<Option<(Reg, i64)>> {
     fn look(
         p: &Program,
         body: &[Inst],
-        numbers: &mut HashMap<Reg, i64, FixedState>,
-        sums: &mut HashMap<Reg, (Reg, i64), FixedState>,
-        plain: &mut HashSet<Reg, FixedState>,
+        numbers: &mut [Option<i64>],
+        sums: &mut [Option<(Reg, i64)>],
+        plain: &mut [bool],
     ) {
         for i in body {
             match i {
                 Inst::Let(r, Op::Const(v)) => {
-                    numbers.insert(*r, *v as i64);
+                    numbers[*r as usize] = Some(*v as i64);
                 }
                 Inst::Let(r, Op::Binary(expr::Binary::Add, x, y))
                     if p.regs[*r as usize] == Ty::I32 =>
                 {
-                    if let Some(&n) = numbers.get(y) {
-                        sums.insert(*r, (*x, n));
-                    }
+                    sums[*r as usize] = numbers[*y as usize].map(|n| (*x, n));
                 }
                 _ => {}
             }
@@ -396,21 +414,23 @@ fn beyond(p: &Program) -> HashMap<Reg, (Reg, i64), FixedState> {
                 }
                 // An even number of them is whole bytes.
                 Inst::LoadRun { operand, index, .. } => {
-                    small(operand) && sums.get(index).is_some_and(|s| s.1 % 2 != 0)
+                    let sum = sums[*index as usize];
+                    small(operand) && sum.is_some_and(|s| s.1 % 2 != 0)
                 }
                 _ => false,
             };
             i.reads(&mut |r, element| {
-                if !element || nibbles {
-                    plain.insert(r);
-                }
+                plain[r as usize] |= !element || nibbles;
             });
             look(p, i.body(), numbers, sums, plain);
         }
     }
-    let (mut sums, mut plain) = (HashMap::default(), HashSet::default());
-    look(p, &p.body, &mut HashMap::default(), &mut sums, &mut plain);
-    sums.retain(|r, _| !plain.contains(r));
+    let values = p.regs.len();
+    let (mut sums, mut plain) = (vec![None; values], vec![false; values]);
+    look(p, &p.body, &mut vec![None; values], &mut sums, &mut plain);
+    for (sum, plain) in sums.iter_mut().zip(plain) {
+        sum.take_if(|_| plain);
+    }
     sums
 }
 
@@ -418,13 +438,13 @@ impl<'a> Printer<'a> {
     fn new(p: &'a Program, shared: Vec<u32>, nan: bool, source: &'a Source) -> Printer<'a> {
         Printer {
             p,
-            out: String::new(),
+            out: String::with_capacity(p.regs.len() * BYTES_OF_VALUE),
             temps: 0,
             labels: 0,
             shared,
             nan,
             source,
-            numbers: HashMap::default(),
+            numbers: vec![None; p.regs.len()],
             beyond: beyond(p),
             addresses: HashMap::default(),
             parts: vec![],
@@ -444,7 +464,9 @@ impl<'a> Printer<'a> {
     }
 
     fn line(&mut self, s: impl std::fmt::Display) {
-        let _ = writeln!(self.out, "\t{s}");
+        self.out.push('\t');
+        let _ = write!(self.out, "{s}");
+        self.out.push('\n');
     }
 
     fn param(&mut self, ty: &str, to: &str, name: &str, index: usize) {
@@ -477,8 +499,8 @@ impl<'a> Printer<'a> {
     /// A value as the second operand of an instruction of 32-bit integers: a number where it is one, which
     /// lets an assembler shift where it would divide.
     fn second(&self, r: Reg) -> Second {
-        match (self.numbers.get(&r), self.ty(r)) {
-            (Some(v), Ty::I32) => Second::Number(*v),
+        match (self.numbers[r as usize], self.ty(r)) {
+            (Some(v), Ty::I32) => Second::Number(v),
             _ => Second::Register(self.r(r)),
         }
     }
@@ -677,7 +699,7 @@ impl<'a> Printer<'a> {
     fn constant(&mut self, r: Reg, to: Name, bits: u64) {
         let ty = self.ty(r);
         if ty == Ty::I32 {
-            self.numbers.insert(r, i64::from(bits as i64 as i32));
+            self.numbers[r as usize] = Some(i64::from(bits as i64 as i32));
         }
         match ty {
             Ty::Bool => self.truth(to, bits != 0),
@@ -744,7 +766,7 @@ impl<'a> Printer<'a> {
     }
 
     fn op(&mut self, r: Reg, op: &Op) -> Out<()> {
-        if self.beyond.contains_key(&r) {
+        if self.beyond[r as usize].is_some() {
             return Ok(());
         }
         let (to, ty) = (self.r(r), self.ty(r));

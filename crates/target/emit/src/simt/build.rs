@@ -485,7 +485,7 @@ impl Build {
 /// A whole program's instructions without values that nothing reads, of so many values.
 pub(crate) fn without_unread(body: Vec<Inst>, values: usize) -> Vec<Inst> {
     fn sweep(body: Vec<Inst>, read: &mut [bool]) -> Vec<Inst> {
-        let mut kept = vec![];
+        let mut kept = Vec::with_capacity(body.len());
         // A value is read behind its definition alone, there or in bodies.
         for mut i in body.into_iter().rev() {
             if matches!(i, Inst::Let(r, _) if !read[r as usize]) {

@@ -85,34 +85,25 @@ impl Seen {
 pub(crate) fn seen(p: &Program, dims: &dyn Fn(&str) -> Option<i64>) -> Vec<Seen> {
     let tasks = p.tasks.eval(dims).unwrap_or(1).max(1);
     let warps = i64::from(p.threads.div_ceil(LANES as u32)).max(1);
-    let one = |warp: i64| {
-        let mut l = Look {
-            p,
-            dims: p.dims.iter().map(|d| d.eval(dims)).collect(),
-            regs: vec![Value::Unknown; p.regs.len()],
-            lanes: vec![],
-            first: warp * LANES as i64,
-            task: tasks / 2,
-            mask: u32::MAX,
-            pieces: None,
-            out: vec![],
-        };
-        l.constants(&p.body);
-        l.body(&p.body);
-        l.out
+    let mut look = Look {
+        p,
+        dims: p.dims.iter().map(|d| d.eval(dims)).collect(),
+        regs: vec![],
+        lanes: vec![],
+        first: 0,
+        task: tasks / 2,
+        mask: u32::MAX,
+        pieces: None,
+        out: vec![],
     };
-    let first = one(0);
-    match warps {
-        1 => first,
-        n => {
-            let other = one(n / 2);
-            first
-                .into_iter()
-                .zip(other)
-                .map(|(a, b)| a.mean(b))
-                .collect()
+    let mut first = look.warp(0);
+    if warps > 1 {
+        let other = look.warp(warps / 2);
+        for (a, b) in first.iter_mut().zip(other) {
+            *a = a.mean(b);
         }
     }
+    first
 }
 
 /// A value of every lane.
@@ -139,6 +130,18 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
+    /// What warp number `warp` sees.
+    fn warp(&mut self, warp: i64) -> Vec<Seen> {
+        self.first = warp * LANES as i64;
+        self.regs.clear();
+        self.regs.resize(self.p.regs.len(), Value::Unknown);
+        self.lanes.clear();
+        let p = self.p;
+        self.constants(&p.body);
+        self.body(&p.body);
+        std::mem::take(&mut self.out)
+    }
+
     fn of(&self, r: Reg) -> Option<[i64; LANES]> {
         match self.regs.get(r as usize)? {
             Value::Unknown => None,

@@ -67,7 +67,11 @@ pub(crate) fn wanted_tasks(ctx: Ctx, kernel: &Kernel, whole: &Schedule) -> i64 {
     if let Some(n) = ctx.forced {
         return n.max(1);
     }
-    let single = Ctx { workers: 1, ..ctx };
+    let single = Ctx {
+        workers: 1,
+        known: None,
+        ..ctx
+    };
     let busy = busy_seconds(single, kernel, whole).unwrap_or(0.0);
     if ctx.workers <= 1 || busy < WORTH_SHARING * ctx.machine.costs.handoff_s.value {
         1

@@ -3,15 +3,74 @@ use super::candidate::Choice;
 use super::form::Facts;
 use super::{choose, relaid, split};
 use crate::bind::ctx::Ctx;
-use crate::bind::prior;
+use crate::bind::parallel;
+use crate::bind::prior::{self, Earlier};
 use foldhash::HashMap;
-use kernel::{Kernel, OperandId};
+use kernel::{Given, Kernel};
 use plan::Why;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 /// Device, hash of the kernel but for its names, and the levels that operands are found in.
-type Key = (u32, u64, Vec<u8>);
+#[derive(PartialEq, Eq, Hash)]
+struct Key(u32, u64, Vec<u8>);
+
+/// A kernel that is to be run.
+pub(crate) struct Asked<'a> {
+    /// What decisions on its device see.
+    pub ctx: Ctx<'a>,
+    /// The device.
+    pub place: u32,
+    /// The kernel.
+    pub kernel: &'a Arc<Kernel>,
+    /// As in [`Ctx`].
+    pub far: Vec<f64>,
+    /// By operand whether it is a constant that may be packed.
+    pub constants: Vec<bool>,
+    /// As in [`Facts`].
+    pub packings: Vec<&'a [Arc<Kernel>]>,
+    /// As in [`Facts`].
+    pub earlier: Option<Earlier<'a>>,
+    /// As in [`Facts`].
+    pub given: Option<&'a Given>,
+}
+
+impl Asked<'_> {
+    fn choose(&self, whys: &mut Vec<Why>) -> Result<Choice, String> {
+        let facts = Facts {
+            constant: &|o| self.constants.get(o as usize) == Some(&true),
+            packings: &self.packings,
+            earlier: self.earlier.clone(),
+            given: self.given,
+            whole: false,
+        };
+        let ctx = Ctx {
+            far: &self.far,
+            ..self.ctx
+        };
+        choose(ctx, self.kernel, &facts, whys)
+    }
+
+    /// Whether what is chosen is kept: a sweep looks at kernels by name; what a text says it says of one kernel.
+    fn kept(&self) -> bool {
+        self.ctx.sweep.is_none() && self.given.is_none()
+    }
+
+    /// Whether what is chosen for `other` is chosen for this one.
+    fn same(&self, other: &Asked) -> bool {
+        self.constants == other.constants
+            && self.packed_alike(other.packings.iter().copied())
+            && self.kernel.same_unnamed(other.kernel)
+    }
+
+    /// Whether its operands are packed already as `all` says, operand by operand.
+    fn packed_alike<'k>(&self, all: impl ExactSizeIterator<Item = &'k [Arc<Kernel>]>) -> bool {
+        let alike = |(now, then): (&&[Arc<Kernel>], &[Arc<Kernel>])| {
+            now.len() == then.len() && now.iter().zip(then).all(|(a, b)| prior::alike(a, b))
+        };
+        all.len() == self.packings.len() && self.packings.iter().zip(all).all(alike)
+    }
+}
 
 struct Known {
     kernel: Arc<Kernel>,
@@ -19,31 +78,14 @@ struct Known {
     /// How an earlier plan packed each operand.
     packings: Vec<Vec<Arc<Kernel>>>,
     choice: Choice,
-    why: Why,
+    whys: Vec<Why>,
+    /// Whether it is for the kernel with these names alone.
+    named: bool,
 }
 
 /// What one bind chose.
 #[derive(Default)]
 pub(crate) struct Memo(HashMap<Key, Vec<Known>>);
-
-/// Whether two kernels are one but for names.
-fn same(a: &Kernel, b: &Kernel) -> bool {
-    a.family == b.family
-        && a.axes == b.axes
-        && a.body == b.body
-        && a.operands.len() == b.operands.len()
-        && a.tiles.len() == b.tiles.len()
-        && a.tiles
-            .iter()
-            .zip(&b.tiles)
-            .all(|(x, y)| x.dtype == y.dtype && x.axes == y.axes)
-        && a.operands.iter().zip(&b.operands).all(|(x, y)| {
-            x.dtype == y.dtype
-                && x.role == y.role
-                && x.access == y.access
-                && x.elements == y.elements
-        })
-}
 
 /// Whether operands and tiles of `chosen` are called as in `given`, and others stand behind them: then another kernel's
 /// names can be put in their place.
@@ -75,68 +117,102 @@ fn named(chosen: &Kernel, given: &Kernel) -> Arc<Kernel> {
     out.into()
 }
 
-impl Memo {
-    /// As [`choose`] for a kernel on device `place`.
-    pub fn choose(
-        &mut self,
-        ctx: Ctx,
-        place: u32,
-        kernel: &Arc<Kernel>,
-        facts: &Facts,
-        whys: &mut Vec<Why>,
-    ) -> Result<Choice, String> {
-        // A sweep looks at kernels by name; what a text says it says of one kernel.
-        if ctx.sweep.is_some() || facts.given.is_some() {
-            return choose(ctx, kernel, facts, whys);
+impl Known {
+    /// The choice for `asked`, where it is this one.
+    fn renamed(&self, asked: &Asked) -> Option<Choice> {
+        let (ctx, kernel) = (asked.ctx, asked.kernel);
+        let same = self.constants == asked.constants
+            && asked.packed_alike(self.packings.iter().map(Vec::as_slice))
+            && self.kernel.same_unnamed(kernel);
+        if !same || self.named && self.kernel != *kernel {
+            return None;
         }
-        let level = |f: &f64| ctx.machine.nearest_holding_index(*f) as u8;
-        let levels = ctx.far.iter().map(level).collect();
-        let mut hasher = self.0.hasher().build_hasher();
-        kernel.hash_unnamed(&mut hasher);
-        let key = (place, hasher.finish(), levels);
-        let operands = 0..kernel.operands.len() as OperandId;
-        let constants: Vec<bool> = operands.clone().map(facts.constant).collect();
-        let alike = |k: &[Vec<Arc<Kernel>>]| {
-            let mut each = operands.clone().zip(k);
-            each.all(|(o, k)| {
-                let now = facts.packings(o);
-                now.len() == k.len() && now.iter().zip(k).all(|(a, b)| prior::alike(a, b))
-            })
+        let mut choice = self.choice.clone();
+        if self.named {
+            return Some(choice);
+        }
+        choice.kernel = match (&mut choice.parts, &asked.earlier) {
+            (Some(p), _) => {
+                let kernel = &relaid::reading(kernel, &choice.packed);
+                let [first, second] = split::halves(ctx, kernel, p)?;
+                p.first.kernel = named(&p.first.kernel, &first);
+                named(&choice.kernel, &second)
+            }
+            // The same kernel under its own names is there already.
+            (None, Some(e))
+                if e.kernel.name == kernel.name && e.kernel.same_unnamed(&choice.kernel) =>
+            {
+                e.kernel.clone()
+            }
+            _ => named(&choice.kernel, kernel),
         };
-        let known = self.0.entry(key).or_default();
-        let hit = known
-            .iter()
-            .find(|k| k.constants == constants && alike(&k.packings) && same(&k.kernel, kernel));
-        let renamed = |k: &Known| -> Option<Choice> {
-            let mut choice = k.choice.clone();
-            choice.kernel = match (&mut choice.parts, &facts.earlier) {
-                (Some(p), _) => {
-                    let kernel = &relaid::reading(kernel, &choice.packed);
-                    let [first, second] = split::halves(ctx, kernel, p)?;
-                    p.first.kernel = named(&p.first.kernel, &first);
-                    named(&choice.kernel, &second)
-                }
-                // The same kernel under its own names is there already.
-                (None, Some(e))
-                    if e.kernel.name == kernel.name && same(e.kernel, &choice.kernel) =>
-                {
-                    e.kernel.clone()
-                }
-                _ => named(&choice.kernel, kernel),
-            };
-            Some(choice)
-        };
-        if let Some((k, choice)) = hit.and_then(|k| Some((k, renamed(k)?))) {
-            whys.push(Why {
-                subject: kernel.name.clone(),
-                ..k.why.clone()
-            });
+        Some(choice)
+    }
+}
+
+impl Memo {
+    /// As [`choose`].
+    pub fn choose(&mut self, asked: &Asked, whys: &mut Vec<Why>) -> Result<Choice, String> {
+        if !asked.kept() {
+            return asked.choose(whys);
+        }
+        let key = self.key(asked);
+        if let Some((known, choice)) = self.found(&key, asked) {
+            whys.extend(known.whys.iter().map(|w| Why {
+                subject: match known.named {
+                    true => w.subject.clone(),
+                    false => asked.kernel.name.clone(),
+                },
+                ..w.clone()
+            }));
             return Ok(choice);
         }
         let said = whys.len();
-        let choice = choose(ctx, kernel, facts, whys)?;
+        let choice = asked.choose(whys)?;
+        self.add(key, asked, &choice, whys[said..].to_vec());
+        Ok(choice)
+    }
+
+    /// Chooses for all of `list` on several threads, so that [`Memo::choose`] finds it.
+    pub fn prepare(&mut self, list: &[Asked]) {
+        let mut open: Vec<(Key, &Asked)> = vec![];
+        for asked in list.iter().filter(|a| a.kept()) {
+            let key = self.key(asked);
+            let other = |o: &(Key, &Asked)| o.0 == key && asked.same(o.1);
+            if self.found(&key, asked).is_none() && !open.iter().any(other) {
+                open.push((key, asked));
+            }
+        }
+        let chosen = parallel::map(&open, |(_, asked)| {
+            let mut whys = vec![];
+            let choice = asked.choose(&mut whys);
+            choice.ok().map(|c| (c, whys))
+        });
+        for ((key, asked), chosen) in open.into_iter().zip(chosen) {
+            if let Some((choice, whys)) = chosen {
+                self.add(key, asked, &choice, whys);
+            }
+        }
+    }
+
+    fn key(&self, asked: &Asked) -> Key {
+        let machine = asked.ctx.machine;
+        let level = |f: &f64| machine.nearest_holding_index(*f) as u8;
+        let levels = asked.far.iter().map(level).collect();
+        let mut hasher = self.0.hasher().build_hasher();
+        asked.kernel.hash_unnamed(&mut hasher);
+        Key(asked.place, hasher.finish(), levels)
+    }
+
+    fn found(&self, key: &Key, asked: &Asked) -> Option<(&Known, Choice)> {
+        let known = self.0.get(key)?;
+        known.iter().find_map(|k| Some((k, k.renamed(asked)?)))
+    }
+
+    fn add(&mut self, key: Key, asked: &Asked, choice: &Choice, whys: Vec<Why>) {
+        let (ctx, kernel) = (asked.ctx, asked.kernel);
         // The operands of a sum of parts are others.
-        let kept = match &choice.parts {
+        let keeps = match &choice.parts {
             None => keeps_names(&choice.kernel, kernel),
             Some(p) => {
                 let kernel = &relaid::reading(kernel, &choice.packed);
@@ -145,17 +221,13 @@ impl Memo {
                 })
             }
         };
-        if let [why] = &whys[said..]
-            && kept
-        {
-            known.push(Known {
-                kernel: kernel.clone(),
-                constants,
-                packings: operands.map(|o| facts.packings(o).to_vec()).collect(),
-                choice: choice.clone(),
-                why: why.clone(),
-            });
-        }
-        Ok(choice)
+        self.0.entry(key).or_default().push(Known {
+            kernel: kernel.clone(),
+            constants: asked.constants.clone(),
+            packings: asked.packings.iter().map(|p| p.to_vec()).collect(),
+            choice: choice.clone(),
+            named: !keeps || whys.len() != 1,
+            whys,
+        });
     }
 }

@@ -35,7 +35,7 @@ use form::set_chunk;
 use kernel::{Family, Kernel, OperandId, TileProgram};
 use layout::{Arrange, Inserted};
 use machine::{Cost, Work};
-pub(crate) use memo::Memo;
+pub(crate) use memo::{Asked, Memo};
 use plan::{Alternative, Why};
 pub(crate) use product::reach;
 use rank::{COUNTED, Search, ranked};

@@ -18,7 +18,7 @@ pub(in crate::ptx) enum Item {
         body: Vec<Item>,
     },
     /// Pieces that some warps copy while the others compute with them.
-    Sides(Sides),
+    Sides(Box<Sides>),
 }
 
 /// What is done for each piece of a pipeline.
@@ -50,6 +50,8 @@ impl Sides {
 pub(in crate::ptx) struct Reader<'a> {
     words: Words<'a>,
     pub(super) parts: usize,
+    /// Where among the lines the last part was that was looked for.
+    pub near: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -57,6 +59,7 @@ impl<'a> Reader<'a> {
         Reader {
             words: Words::of(lines),
             parts: 0,
+            near: 0,
         }
     }
 

@@ -5,21 +5,22 @@
 //! under way than half of a thread's registers hold; then the first in the text. Loads stay behind stores
 //! that may write what they read. The emulator orders what it runs by the same rule in code of its own: it
 //! reads the text alone, and predictions are judged by it.
-use super::item::{Item, waits};
+use super::item::{Item, Sides, waits};
 use super::words::{Kind, Word};
 use crate::ptx::lines::Lines;
 use layout::Few;
 use machine::{Pipe, WarpRates};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 /// Most instructions that are ordered together.
 const MOST: usize = 512;
 
 /// Puts the instructions of `items`, a body of loops and all, in order.
 pub(super) fn arrange(items: &mut Vec<Item>, lines: &Lines, rates: &WarpRates, registers: u32) {
-    let mut seen = Seen::new(lines.names.len());
-    arranged(items, lines, rates, registers, &mut seen);
+    let mut scratch = Scratch::new(lines.names.len());
+    arranged(items, lines, rates, registers, &mut scratch);
 }
 
 fn arranged(
@@ -27,7 +28,7 @@ fn arranged(
     lines: &Lines,
     rates: &WarpRates,
     registers: u32,
-    seen: &mut Seen,
+    scratch: &mut Scratch,
 ) {
     let mut out = Vec::with_capacity(items.len());
     let mut stretch = vec![];
@@ -36,11 +37,11 @@ fn arranged(
             Item::Word(w, t) if !waits(w.kind) => {
                 stretch.push((w, t));
                 if stretch.len() == MOST {
-                    ordered(&mut stretch, lines, rates, registers, seen, &mut out);
+                    ordered(&mut stretch, lines, rates, registers, scratch, &mut out);
                 }
             }
             item => {
-                ordered(&mut stretch, lines, rates, registers, seen, &mut out);
+                ordered(&mut stretch, lines, rates, registers, scratch, &mut out);
                 out.push(match item {
                     Item::Part {
                         number,
@@ -48,7 +49,7 @@ fn arranged(
                         looped,
                         mut body,
                     } => {
-                        arranged(&mut body, lines, rates, registers, seen);
+                        arranged(&mut body, lines, rates, registers, scratch);
                         Item::Part {
                             number,
                             times,
@@ -57,9 +58,15 @@ fn arranged(
                         }
                     }
                     Item::Sides(mut s) => {
-                        let rest = s.walk.iter_mut().map(|w| &mut w.0);
-                        for side in [&mut s.copy, &mut s.compute].into_iter().chain(rest) {
-                            arranged(side, lines, rates, registers, seen);
+                        let Sides {
+                            copy,
+                            compute,
+                            walk,
+                            ..
+                        } = &mut *s;
+                        let rest = walk.iter_mut().map(|w| &mut w.0);
+                        for side in [copy, compute].into_iter().chain(rest) {
+                            arranged(side, lines, rates, registers, scratch);
                         }
                         Item::Sides(s)
                     }
@@ -68,7 +75,7 @@ fn arranged(
             }
         }
     }
-    ordered(&mut stretch, lines, rates, registers, seen, &mut out);
+    ordered(&mut stretch, lines, rates, registers, scratch, &mut out);
     *items = out;
 }
 
@@ -99,16 +106,100 @@ fn latency(w: &Word, rates: &WarpRates) -> f64 {
 /// Instructions of a stretch, by their places.
 type Places = Few<u32, 4>;
 
-/// What stands between instructions.
+/// What stands between the instructions of a stretch.
+#[derive(Default)]
 struct Follows {
-    /// Who must go after each, and how many cycles later at least.
-    after: Vec<Few<(u32, f64), 4>>,
+    /// Who goes first, who after it, and how many cycles later at least.
+    edges: Vec<(u32, u32, f64)>,
+    /// By who goes first where those behind it begin in `after`.
+    first: Vec<u32>,
+    after: Vec<(u32, f64)>,
     /// How many must go before each.
     before: Vec<u32>,
-    /// Those whose results each reads.
-    sources: Vec<Places>,
+    /// Those whose results each reads, and by reader where its own begin.
+    sources: Vec<u32>,
+    begin: Vec<u32>,
     /// How often the results of each are read.
     readers: Vec<u32>,
+}
+
+impl Follows {
+    fn clear(&mut self, n: usize) {
+        self.edges.clear();
+        self.sources.clear();
+        self.begin.clear();
+        for list in [&mut self.before, &mut self.readers] {
+            list.clear();
+            list.resize(n, 0);
+        }
+    }
+
+    fn edge(&mut self, a: u32, b: u32, cycles: f64) {
+        if a != b {
+            self.edges.push((a, b, cycles));
+            self.before[b as usize] += 1;
+        }
+    }
+
+    /// Sorts the edges by who goes first.
+    fn sorted(&mut self) {
+        let n = self.before.len();
+        self.first.clear();
+        self.first.resize(n + 1, 0);
+        for e in &self.edges {
+            self.first[e.0 as usize + 1] += 1;
+        }
+        for a in 0..n {
+            self.first[a + 1] += self.first[a];
+        }
+        self.after.clear();
+        self.after.resize(self.edges.len(), (0, 0.0));
+        // From the last on, so that each begins where the one before it ends.
+        for &(a, b, cycles) in self.edges.iter().rev() {
+            let end = &mut self.first[a as usize + 1];
+            *end -= 1;
+            self.after[*end as usize] = (b, cycles);
+        }
+        self.first.remove(0);
+        self.first.push(self.after.len() as u32);
+    }
+
+    fn after(&self, a: usize) -> &[(u32, f64)] {
+        &self.after[self.first[a] as usize..self.first[a + 1] as usize]
+    }
+
+    fn sources(&self, b: usize) -> Range<usize> {
+        let end = self.begin.get(b + 1).copied();
+        self.begin[b] as usize..end.map_or(self.sources.len(), |e| e as usize)
+    }
+}
+
+/// Accesses to a memory since the last one that wrote to it and waits for all before it, and that.
+#[derive(Default)]
+struct Accesses {
+    writer: Option<u32>,
+    reads: Vec<u32>,
+    /// Copies write, and wait for nobody.
+    copies: Vec<u32>,
+}
+
+impl Accesses {
+    /// Those that `b` goes behind: others go before one of these.
+    fn next(&mut self, b: u32, kind: Kind, writes: bool, mut edge: impl FnMut(u32)) {
+        if kind == Kind::Copy {
+            self.copies.push(b);
+            return;
+        }
+        self.writer.into_iter().for_each(&mut edge);
+        self.copies.iter().copied().for_each(&mut edge);
+        if writes {
+            self.reads.drain(..).for_each(&mut edge);
+            self.copies.clear();
+            self.writer = Some(b);
+        } else {
+            self.reads.push(b);
+        }
+    }
 }
 
 /// What the instructions of a stretch did with each register so far.
@@ -136,58 +227,64 @@ impl Seen {
     }
 }
 
-/// What stands between the instructions of `list`, by registers and by memory.
-fn follows(list: &[Instruction], lines: &Lines, rates: &WarpRates, seen: &mut Seen) -> Follows {
-    let n = list.len();
-    let mut out = Follows {
-        after: vec![Few::new(); n],
-        before: vec![0u32; n],
-        sources: vec![Places::new(); n],
-        readers: vec![0u32; n],
-    };
-    let Follows {
-        after,
-        before,
-        sources,
-        readers,
-    } = &mut out;
-    let mut edge = |a: u32, b: u32, cycles: f64| {
-        if a != b {
-            after[a as usize].push((b, cycles));
-            before[b as usize] += 1;
+/// What the stretches of a text are ordered with, one after the other.
+struct Scratch {
+    seen: Seen,
+    follows: Follows,
+    chain: Vec<f64>,
+    there: Vec<f64>,
+    open: Open,
+}
+
+impl Scratch {
+    fn new(registers: usize) -> Scratch {
+        Scratch {
+            seen: Seen::new(registers),
+            follows: Follows::default(),
+            chain: vec![],
+            there: vec![],
+            open: Open::default(),
         }
-    };
-    let mut touched: Vec<(u32, (bool, bool, bool))> = vec![];
+    }
+}
+
+/// What stands between the instructions of `list`, by registers and by memory.
+fn follow(
+    list: &[Instruction],
+    lines: &Lines,
+    rates: &WarpRates,
+    (seen, out): (&mut Seen, &mut Follows),
+) {
+    out.clear(list.len());
+    let mut memories: [Accesses; 2] = Default::default();
     for (b, (w, _)) in (0u32..).zip(list) {
+        out.begin.push(out.sources.len() as u32);
         for &r in w.uses(lines) {
             if let Some(a) = seen.writer[r as usize] {
-                edge(a, b, latency(&list[a as usize].0, rates));
-                readers[a as usize] += 1;
-                sources[b as usize].push(a);
+                out.edge(a, b, latency(&list[a as usize].0, rates));
+                out.readers[a as usize] += 1;
+                out.sources.push(a);
             }
             seen.read[r as usize].push(b);
         }
         for &d in w.defs(lines) {
             for &a in &seen.read[d as usize] {
-                edge(a, b, 0.0);
+                out.edge(a, b, 0.0);
             }
             seen.read[d as usize].clear();
             if let Some(a) = seen.writer[d as usize].replace(b) {
-                edge(a, b, 0.0);
+                out.edge(a, b, 0.0);
             }
         }
-        if let Some(own) = memory(w.kind) {
-            let clash = |o: (bool, bool, bool)| {
-                ((o.0 && own.0) || (o.1 && own.1)) && (o.2 || own.2) && w.kind != Kind::Copy
-            };
-            for &(a, _) in touched.iter().filter(|t| clash(t.1)) {
-                edge(a, b, 0.0);
+        if let Some((operand, shared, writes)) = memory(w.kind) {
+            let touched = memories.iter_mut().zip([operand, shared]);
+            for (m, _) in touched.filter(|t| t.1) {
+                m.next(b, w.kind, writes, |a| out.edge(a, b, 0.0));
             }
-            touched.push((b, own));
         }
     }
+    out.sorted();
     seen.forget(list, lines);
-    out
 }
 
 fn ordered(
@@ -195,41 +292,49 @@ fn ordered(
     lines: &Lines,
     rates: &WarpRates,
     registers: u32,
-    seen: &mut Seen,
+    scratch: &mut Scratch,
     out: &mut Vec<Item>,
 ) {
-    let list = std::mem::take(stretch);
+    let list = &stretch[..];
     let n = list.len();
-    let Follows {
-        after,
-        mut before,
-        sources,
-        mut readers,
-    } = follows(&list, lines, rates, seen);
-    let mut chain = vec![0.0f64; n];
+    let Scratch {
+        seen,
+        follows,
+        chain,
+        there,
+        open,
+    } = scratch;
+    follow(list, lines, rates, (seen, follows));
+    chain.clear();
+    chain.resize(n, 0.0);
     for a in (0..n).rev() {
-        let longest = after[a].iter().map(|(b, c)| c + chain[*b as usize]);
+        let longest = follows.after(a).iter();
+        let longest = longest.map(|(b, c)| c + chain[*b as usize]);
         chain[a] = longest.fold(0.0, f64::max);
     }
     let room = (registers / 2) as usize;
     let pipe = |b: usize| list[b].0.pipe.map_or(UNISSUED, |p| p as usize);
-    let mut open = Open::new(&chain);
+    open.clear();
+    let Follows {
+        before, readers, ..
+    } = follows;
+    let (mut before, mut readers) = (std::mem::take(before), std::mem::take(readers));
     (0..n).filter(|b| before[*b] == 0).for_each(|b| {
         open.push(b, pipe(b), 0.0);
     });
     let (mut now, mut live) = (0.0f64, 0usize);
-    let mut there = vec![0.0f64; n];
-    let mut order = Vec::with_capacity(n);
+    there.clear();
+    there.resize(n, 0.0);
     loop {
         let next = match live >= room {
             true => open.first(),
-            false => open.best(&mut now),
+            false => open.best(chain, &mut now),
         };
         let Some(next) = next else { break };
         let own = pipe(next);
         now = now.max(there[next]).max(open.free[own]);
         let began = now;
-        let w = &list[next].0;
+        let (w, touch) = &list[next];
         if let Some(p) = w.pipe {
             let turns = f64::from(w.turns);
             // The schedulers of a multiprocessor take turns at memory.
@@ -240,16 +345,16 @@ fn ordered(
             open.free[own] = now + turn * turns;
             now += turns;
         }
-        order.push(next);
+        out.push(Item::Word(*w, *touch));
         live += usize::from(readers[next] > 0 && w.pipe.is_some());
-        for a in &sources[next] {
+        for a in &follows.sources[follows.sources(next)] {
             let a = *a as usize;
             readers[a] -= 1;
             if readers[a] == 0 && list[a].0.pipe.is_some() {
                 live = live.saturating_sub(1);
             }
         }
-        for (b, cycles) in &after[next] {
+        for (b, cycles) in follows.after(next) {
             let b = *b as usize;
             there[b] = there[b].max(began + cycles);
             before[b] -= 1;
@@ -258,7 +363,8 @@ fn ordered(
             }
         }
     }
-    out.extend(order.into_iter().map(|k| Item::Word(list[k].0, list[k].1)));
+    (follows.before, follows.readers) = (before, readers);
+    stretch.clear();
 }
 
 /// The pipe, so to say, of what an assembler folds into others: it is always free.
@@ -283,9 +389,8 @@ impl Ord for Cycles {
 }
 
 /// Instructions that wait for no other to go first.
-struct Open<'a> {
-    /// The longest chain from each instruction of the stretch.
-    chain: &'a [f64],
+#[derive(Default)]
+struct Open {
     /// When each pipe takes the next instruction.
     free: [f64; UNISSUED + 1],
     /// By pipe, those whose operands were not there yet, with when they are, the soonest first.
@@ -293,66 +398,66 @@ struct Open<'a> {
     /// By pipe, those whose operands are there, the one with the longest chain first and of several the first in
     /// the text.
     able: [BinaryHeap<(Cycles, Reverse<usize>)>; UNISSUED + 1],
-    /// All of them by their places in the text.
-    all: BinaryHeap<Reverse<usize>>,
-    /// Those that were taken: they are still in one heap or the other.
-    taken: Vec<bool>,
+    /// All of them by their places in the text, a bit each: those that were taken are still in a heap.
+    all: [u64; MOST / 64],
 }
 
-impl Open<'_> {
-    fn new(chain: &[f64]) -> Open<'_> {
-        Open {
-            chain,
-            free: [0.0; UNISSUED + 1],
-            waiting: Default::default(),
-            able: Default::default(),
-            all: BinaryHeap::new(),
-            taken: vec![false; chain.len()],
-        }
+impl Open {
+    fn clear(&mut self) {
+        self.free = Default::default();
+        self.waiting.iter_mut().for_each(BinaryHeap::clear);
+        self.able.iter_mut().for_each(BinaryHeap::clear);
+        self.all = Default::default();
     }
 
     /// Adds the instruction in place `at`, for `pipe`, whose operands are `there`.
     fn push(&mut self, at: usize, pipe: usize, there: f64) {
         self.waiting[pipe].push(Reverse((Cycles(there), at)));
-        self.all.push(Reverse(at));
+        self.all[at / 64] |= 1 << (at % 64);
+    }
+
+    fn take(&mut self, at: usize) {
+        self.all[at / 64] &= !(1 << (at % 64));
     }
 
     /// Takes the first in the text.
     fn first(&mut self) -> Option<usize> {
-        while let Some(Reverse(at)) = self.all.pop() {
-            if !std::mem::replace(&mut self.taken[at], true) {
-                return Some(at);
-            }
-        }
-        None
+        let (word, bits) = self.all.iter().enumerate().find(|w| *w.1 != 0)?;
+        let at = 64 * word + bits.trailing_zeros() as usize;
+        self.take(at);
+        Some(at)
     }
 
     /// Takes, of those that can go at `now`, the one from which the longest chain hangs; where none can it becomes
     /// later until one can.
-    fn best(&mut self, now: &mut f64) -> Option<usize> {
-        self.arrive(*now);
+    fn best(&mut self, chain: &[f64], now: &mut f64) -> Option<usize> {
+        self.arrive(chain, *now);
         let soonest = (0..=UNISSUED).filter_map(|p| self.begins(p, *now));
-        *now = now.max(soonest.min_by(f64::total_cmp)?);
-        self.arrive(*now);
+        let soonest = soonest.min_by(f64::total_cmp)?;
+        if soonest > *now {
+            *now = soonest;
+            self.arrive(chain, *now);
+        }
         let can = (0..=UNISSUED).filter(|&p| self.free[p] <= *now);
         let pipe = can.max_by(|&p, &q| self.able[p].peek().cmp(&self.able[q].peek()))?;
         let (_, Reverse(at)) = self.able[pipe].pop()?;
-        self.taken[at] = true;
+        self.take(at);
         Some(at)
     }
 
     /// Finds those whose operands are there at `now`, and forgets those that were taken.
-    fn arrive(&mut self, now: f64) {
+    fn arrive(&mut self, chain: &[f64], now: f64) {
+        let taken = |at: usize| self.all[at / 64] >> (at % 64) & 1 == 0;
         for (waiting, able) in self.waiting.iter_mut().zip(&mut self.able) {
             while let Some(Reverse((there, at))) = waiting.peek() {
                 let (there, at) = (there.0, *at);
-                if there > now && !self.taken[at] {
+                if there > now && !taken(at) {
                     break;
                 }
                 waiting.pop();
-                able.push((Cycles(self.chain[at]), Reverse(at)));
+                able.push((Cycles(chain[at]), Reverse(at)));
             }
-            while able.peek().is_some_and(|(_, Reverse(at))| self.taken[*at]) {
+            while able.peek().is_some_and(|(_, Reverse(at))| taken(*at)) {
                 able.pop();
             }
         }
@@ -406,5 +511,64 @@ mod tests {
         // behind the barrier an integer goes while the pipe of floats is taken.
         assert_eq!(order(text, 64), [1, 0, 2, 3, 4, 5, 6, 8, 7]);
         assert_eq!(order(text, 0), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    /// The instructions of `text`, and what stands between them.
+    fn followed(text: &str, rates: &WarpRates) -> (Vec<Instruction>, Follows) {
+        let (lines, mut items) = (Lines::of(text), vec![]);
+        Reader::new(&lines).read(0..lines.lines.len(), Touch::default(), &mut items);
+        let word = |i: &Item| match i {
+            Item::Word(w, t) => (*w, *t),
+            _ => panic!("a part"),
+        };
+        let list: Vec<Instruction> = items.iter().map(word).collect();
+        let (mut seen, mut found) = (Seen::new(lines.names.len()), Follows::default());
+        follow(&list, &lines, rates, (&mut seen, &mut found));
+        (list, found)
+    }
+
+    /// Ways to touch memory.
+    const ACCESSES: [&str; 5] = [
+        "ld.global.f32 %f1, [%l1];\n",
+        "st.global.f32 [%l2], %f2;\n",
+        "ld.shared.f32 %f3, [%r1];\n",
+        "st.shared.f32 [%r2], %f4;\n",
+        "cp.async.ca.shared.global [%r3], [%l3], 16;\n",
+    ];
+
+    #[test]
+    fn accesses_that_may_touch_one_place_stay_in_order_however_few_edges_say_so() {
+        let rates = Machine::load("a100").unwrap().warp_rates().unwrap();
+        let n = 6;
+        for number in 0..ACCESSES.len().pow(n as u32) {
+            let digit = |i: usize| number / ACCESSES.len().pow(i as u32) % ACCESSES.len();
+            let text: String = (0..n).map(|i| ACCESSES[digit(i)]).collect();
+            let (list, found) = followed(&text, &rates);
+            // Who comes behind each, by any way, a bit each.
+            let mut behind = vec![0u32; n];
+            for a in (0..n).rev() {
+                let next = found.after(a).iter();
+                behind[a] = next.fold(0, |all, e| all | 1 << e.0 | behind[e.0 as usize]);
+            }
+            for (b, (w, _)) in list.iter().enumerate() {
+                let clash = |kind: Kind| {
+                    memory(kind).zip(memory(w.kind)).is_some_and(|(o, own)| {
+                        let together = o.0 && own.0 || o.1 && own.1;
+                        together && (o.2 || own.2) && w.kind != Kind::Copy
+                    })
+                };
+                let mut before = list[..b].iter().zip(&behind);
+                let kept = before.all(|((o, _), behind)| !clash(o.kind) || behind >> b & 1 == 1);
+                assert!(kept, "line {b} of\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn edges_do_not_grow_with_the_square_of_a_stretch() {
+        let rates = Machine::load("a100").unwrap().warp_rates().unwrap();
+        let text = ACCESSES[0].repeat(MOST / 4) + &ACCESSES[1].repeat(MOST / 4);
+        let (_, found) = followed(&text, &rates);
+        assert!(found.edges.len() <= 3 * MOST, "{}", found.edges.len());
     }
 }

@@ -49,17 +49,32 @@ fn comes_before(all: &[Region], at: usize, then: usize) -> bool {
     around.all(|g| g.inside(then))
 }
 
+/// Lines that read each of `held`.
+fn readers(p: &Parsed, held: &[u32]) -> Vec<Vec<usize>> {
+    let mut out = vec![vec![]; held.len()];
+    let mut place: Vec<Option<u32>> = vec![None; p.width.len()];
+    for (at, &r) in (0u32..).zip(held) {
+        place[r as usize] = Some(at);
+    }
+    for (i, l) in p.lines.iter().enumerate() {
+        for at in l.uses.iter().filter_map(|u| place[*u as usize]) {
+            let own: &mut Vec<usize> = &mut out[at as usize];
+            if own.last() != Some(&i) {
+                own.push(i);
+            }
+        }
+    }
+    out
+}
+
 /// Puts lines before the uses of each of `held` that read it, into a register of their own: a first one
 /// before the loops around the first use, others where jumps may have gone around those that are there.
 pub(super) fn read_once(p: &mut Parsed, held: &[u32], kind: Kind) {
     let all = regions(&p.lines, &p.labels);
     let mut reads: Vec<(usize, Line)> = vec![];
-    for &r in held {
+    for (r, lines) in held.iter().copied().zip(readers(p, held)) {
         let mut there: Vec<(usize, u32)> = vec![];
-        for i in 0..p.lines.len() {
-            if !p.lines[i].uses.contains(&r) {
-                continue;
-            }
+        for i in lines {
             let known = there.iter().find(|t| comes_before(&all, t.0, i));
             let own = known.map(|t| t.1).unwrap_or_else(|| {
                 let loops = all.iter().filter(|g| g.round && g.inside(i));

@@ -1,5 +1,5 @@
 //! A text's instructions as an assembler may order, guard or repeat them.
-use super::alive::{SLOW, alive, count, has, step, stepped, unread};
+use super::alive::{Alive, SLOW, alive, count, has, step, stepped, unread};
 use super::line::{Kind, Line, Parsed, Registers, Rematerialised, starts, written};
 use super::loops::{Region, regions};
 use layout::Few;
@@ -328,8 +328,9 @@ pub(super) fn remade(mut p: Parsed, most: Rematerialised) -> Parsed {
 }
 
 /// `p` with every stretch that nothing moves out of in the order that keeps least alive, as far as it is
-/// found by going from the end and taking what frees most: that order or the text's.
-pub(super) fn lean(mut p: Parsed) -> Parsed {
+/// found by going from the end and taking what frees most: that order or the text's. Gives what is alive as well, which
+/// between blocks is the same in any order within them.
+pub(super) fn lean(mut p: Parsed) -> (Parsed, Alive) {
     let live = alive(&p);
     let mut scratch = Frugal::new(p.width.len());
     let ends = live.starts.iter().skip(1).copied().chain([p.lines.len()]);
@@ -350,7 +351,7 @@ pub(super) fn lean(mut p: Parsed) -> Parsed {
             behind = before;
         }
     }
-    p
+    (p, live)
 }
 
 /// The most that is alive at once in a stretch in this order, and what is alive before it.

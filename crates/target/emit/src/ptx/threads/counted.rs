@@ -46,8 +46,11 @@ impl Counted {
             let Some((part, own)) = parts.next() else {
                 return;
             };
-            let whole = self.lines.within(part.whole.clone());
-            let inside = self.lines.within(part.body.clone());
+            let whole = self.lines.within(part.whole.clone(), &mut reader.near);
+            let inside = match part.body.start == part.whole.end {
+                true => whole.end..whole.end,
+                false => self.lines.within(part.body.clone(), &mut reader.near),
+            };
             let (before, after) = (whole.start..inside.start, inside.end..whole.end);
             let mut inner = vec![];
             let times = match (i, own) {
@@ -145,7 +148,7 @@ fn in_sides(
         warps: cta.warps,
     };
     let computing = sides.computing();
-    out.push(Item::Sides(sides));
+    out.push(Item::Sides(Box::new(sides)));
     if !walks {
         out.push(reader.part(computing, false, rest));
     }

@@ -126,7 +126,7 @@ impl Printer<'_> {
 
     pub(super) fn binary(&mut self, to: Name, f: Binary, x: Reg, y: Reg) -> Out<()> {
         let (ty, a) = (self.ty(x), self.r(x));
-        let zero = self.numbers.get(&y) == Some(&0);
+        let zero = self.numbers[y as usize] == Some(0);
         let b = match f {
             // No assembler has to make something of a number over zero.
             Binary::Div | Binary::Fmod if zero => Second::Register(self.r(y)),
@@ -139,17 +139,13 @@ impl Printer<'_> {
             _ => "b32",
         };
         let float = ty.is_float();
-        let line = match f {
-            Binary::Add | Binary::Sub if float => format!("{}.rn.{k} {to}, {a}, {b};", f.name()),
-            Binary::Add | Binary::Sub => format!("{}.{k} {to}, {a}, {b};", f.name()),
-            Binary::Mul if float => format!("mul.rn.{k} {to}, {a}, {b};"),
-            Binary::Mul => format!("mul.lo.{k} {to}, {a}, {b};"),
-            Binary::Div if float => format!("div.rn.{k} {to}, {a}, {b};"),
-            Binary::Div => format!("div.{k} {to}, {a}, {b};"),
-            Binary::Fmod if !float => format!("rem.{k} {to}, {a}, {b};"),
-            Binary::Min | Binary::Max if ty == Ty::F32 && self.nan => {
-                format!("{}.NaN.f32 {to}, {a}, {b};", f.name())
-            }
+        let (name, mode, kind) = match f {
+            Binary::Add | Binary::Sub if float => (f.name(), ".rn", k),
+            Binary::Add | Binary::Sub => (f.name(), "", k),
+            Binary::Mul => ("mul", if float { ".rn" } else { ".lo" }, k),
+            Binary::Div => ("div", if float { ".rn" } else { "" }, k),
+            Binary::Fmod if !float => ("rem", "", k),
+            Binary::Min | Binary::Max if ty == Ty::F32 && self.nan => (f.name(), ".NaN", k),
             Binary::Min | Binary::Max if float => {
                 let (p, q) = (self.temp("tp"), self.temp("tp"));
                 let t = self.temp(if ty == Ty::F64 { "td" } else { "tf" });
@@ -157,12 +153,11 @@ impl Printer<'_> {
                 self.line(format_args!("testp.notanumber.{k} {p}, {a};"));
                 self.line(format_args!("testp.notanumber.{k} {q}, {b};"));
                 self.line(format_args!("selp.{k} {t}, {b}, {t}, {q};"));
-                format!("selp.{k} {to}, {a}, {t}, {p};")
+                self.line(format_args!("selp.{k} {to}, {a}, {t}, {p};"));
+                return Ok(());
             }
-            Binary::Min | Binary::Max => format!("{}.{k} {to}, {a}, {b};", f.name()),
-            Binary::And | Binary::Or | Binary::Xor => {
-                format!("{}.{bits} {to}, {a}, {b};", f.name())
-            }
+            Binary::Min | Binary::Max => (f.name(), "", k),
+            Binary::And | Binary::Or | Binary::Xor => (f.name(), "", bits),
             Binary::Shl | Binary::Shr => {
                 let mut by = b;
                 if ty == Ty::I64 {
@@ -170,15 +165,17 @@ impl Printer<'_> {
                     self.line(format_args!("cvt.u32.u64 {t}, {by};"));
                     by = Second::Register(t);
                 }
-                match (f, ty) {
-                    (Binary::Shl, _) => format!("shl.{bits} {to}, {a}, {by};"),
-                    (_, Ty::I64) => format!("shr.u64 {to}, {a}, {by};"),
-                    _ => format!("shr.u32 {to}, {a}, {by};"),
-                }
+                let (name, kind) = match (f, ty) {
+                    (Binary::Shl, _) => ("shl", bits),
+                    (_, Ty::I64) => ("shr", "u64"),
+                    _ => ("shr", "u32"),
+                };
+                self.line(format_args!("{name}.{kind} {to}, {a}, {by};"));
+                return Ok(());
             }
             _ => return Err(format!("{f:?} of {ty:?} has no PTX form")),
         };
-        self.line(&line);
+        self.line(format_args!("{name}{mode}.{kind} {to}, {a}, {b};"));
         Ok(())
     }
 }

@@ -116,10 +116,7 @@ impl Printer<'_> {
 
     /// An element's number as another and what is known to be beyond it, where nothing else is made of it.
     fn split(&self, index: Reg) -> (Reg, i64) {
-        match self.beyond.get(&index) {
-            Some(&(base, by)) => (base, by),
-            None => (index, 0),
-        }
+        self.beyond[index as usize].unwrap_or((index, 0))
     }
 
     /// The register with an element's address, which `make` writes where it is not there yet.
