@@ -9,6 +9,7 @@ mod rows;
 mod select;
 
 use crate::Rng;
+pub use attention::matrix_attention;
 pub use case::{Case, Limits};
 pub use chain::{Link, chain};
 pub use dense::panels_of as panels;
@@ -52,7 +53,7 @@ pub const CPU_FAMILIES: [(&str, Make); 3] = [
 pub const MATRIX_FAMILIES: [(&str, Make); 3] = [
     ("matrix-product", dense::matrix_product),
     ("matrix-conv", dense::matrix_conv),
-    ("matrix-attention", attention::matrix_attention),
+    ("matrix-attention", matrix_attention),
 ];
 
 /// One case of every family, or a few.

@@ -31,4 +31,6 @@ pub use rng::Rng;
 pub use scalars::scalars;
 pub use schedules::{cpu_schedule, cpu_schedules, gpu_schedules};
 pub use special::{special, special_images};
-pub use suite::{Failure, Outcome, Picks, Seen, Subject, copied_ahead, each, run, seeds};
+pub use suite::{
+    Failure, Outcome, Picks, Seen, Subject, attending, copied_ahead, each, run, seeds,
+};

@@ -63,6 +63,18 @@ fn split(axes: &[AxisId], size: i64, rng: &mut Rng) -> Vec<AxisTile> {
     axes.iter().enumerate().map(one).collect()
 }
 
+/// Axes in single positions.
+fn ones(axes: &[AxisId]) -> Vec<AxisTile> {
+    let one = |&axis: &AxisId| AxisTile { axis, tile: 1 };
+    axes.iter().map(one).collect()
+}
+
+/// Bytes of a load, up to so many.
+fn load_bytes(most: u32, rng: &mut Rng) -> u32 {
+    let all = [1, 2, 4, 8, 16].into_iter().filter(|b| *b <= most);
+    rng.of(&all.collect::<Vec<u32>>())
+}
+
 /// Random schedules with matrix instructions; none where the kernel has nothing for them, and some that break a
 /// rule are for the caller to leave out.
 pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
@@ -96,10 +108,17 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
     let mut out = vec![];
     // Texts for drivers that are not the newest have none of two types.
     let groups = alone && types[0] == types[1] && lie_along_depth(k, first);
+    // Warpgroups turn right factors of 16 bits alone.
+    let attends = !alone && types[0].bits() == 16 && lie_along_depth(k, first);
     for _ in 0..TRIES {
         if groups && rng.once_in(2) {
             let cut = [&rows[..], &scores, &batch];
             out.extend(warpgroups(k, &products, cut, types, rng));
+            continue;
+        }
+        if attends && rng.once_in(2) {
+            let cut = [&rows[..], &columns, &batch];
+            out.push(attending(k, &products, cut, types, rng));
             continue;
         }
         let warps = [
@@ -119,25 +138,19 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
         };
         let tall = i64::from(warps[0]) * rng.of(&[16, 16, 32]);
         let wide = i64::from(warps[1]) * rng.of(&[16, 32, 64]);
-        let mut grid: Vec<AxisTile> = batch
-            .iter()
-            .map(|&axis| AxisTile { axis, tile: 1 })
-            .collect();
+        let mut grid = ones(&batch);
         grid.extend(split(&rows, tall, rng));
         let mut loops = vec![];
         if alone {
             grid.extend(split(&scores, wide, rng));
             let (whole, inner) = last.over.split_at(last.over.len().saturating_sub(1));
-            loops.extend(whole.iter().map(|&axis| AxisTile { axis, tile: 1 }));
+            loops.extend(ones(whole));
             loops.extend(inner.iter().map(|&axis| AxisTile { axis, tile: depth }));
         } else {
             // Weights are summed over the keys, a piece at a time.
             loops.extend(split(&last.over, wide, rng));
         }
-        let columns = match alone {
-            true => scores.clone(),
-            false => columns.clone(),
-        };
+        let columns = if alone { &scores } else { &columns }.clone();
         let cuts = Cuts {
             k,
             products: &products,
@@ -145,10 +158,6 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
             loops: &loops,
         };
         let (places, most) = cuts.places(rng);
-        let bytes: Vec<u32> = [1, 2, 4, 8, 16]
-            .into_iter()
-            .filter(|b| *b <= most)
-            .collect();
         out.push(Schedule {
             grid,
             loops,
@@ -159,7 +168,7 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
                 (warps, deep),
                 (&rows, columns),
                 fragment(types, rng),
-                rng.of(&bytes),
+                load_bytes(most, rng),
             ),
         });
     }
@@ -200,10 +209,6 @@ fn warpgroups(
     let depth = i64::from(line * 8 / bits);
     let (warps, wide) = (rng.of(&[4u32, 8]), rng.of(&[16i64, 32, 64]));
     let tall = i64::from(warps) * rng.of(&[16, 32]);
-    let ones = |list: &[AxisId]| -> Vec<AxisTile> {
-        let one = |&axis: &AxisId| AxisTile { axis, tile: 1 };
-        list.iter().map(one).collect()
-    };
     let mut grid = ones(batch);
     grid.extend(split(rows, tall, rng));
     grid.extend(split(columns, wide, rng));
@@ -230,10 +235,6 @@ fn warpgroups(
             *swizzle = own;
         }
     }
-    let bytes: Vec<u32> = [1, 2, 4, 8, 16]
-        .into_iter()
-        .filter(|b| *b <= most)
-        .collect();
     let instruction = Fragment {
         m: 64,
         n: wide as u32,
@@ -250,7 +251,7 @@ fn warpgroups(
         ([warps, 1], 1),
         (rows, columns.to_vec()),
         instruction,
-        rng.of(&bytes),
+        load_bytes(most, rng),
     );
     let ahead = |t: &TileId| matches!(places[*t as usize], Place::Shared { stages: 2.., .. });
     // Of f32 the right factor is an image then, which a caller makes of it.
@@ -261,11 +262,7 @@ fn warpgroups(
     if let (Mapping::Gpu(g), true) = (&mut mapping, copied)
         && products[0].factors.iter().all(ahead)
     {
-        g.copiers = 4;
-        g.walkers = rng.of(&[0, 1, 2, 3]);
-        g.store_bytes = rng.of(&[0, 16]);
-        g.threads += 4 * 32;
-        g.registers = rng.of(&[(65536 / g.threads / 8 * 8).min(255), 128]);
+        copied_by_warps(g, rng);
     }
     Some(Schedule {
         grid,
@@ -275,6 +272,76 @@ fn warpgroups(
         raster: rng.of(&[1, 1, 2]),
         mapping,
     })
+}
+
+/// A random schedule of an attention by matrix instructions of warpgroups: what they read lies along the depth of scores,
+/// and along the columns of what weights weigh.
+fn attending(
+    k: &Kernel,
+    products: &[Product],
+    [rows, columns, batch]: [&[AxisId]; 3],
+    types: [DType; 2],
+    rng: &mut Rng,
+) -> Schedule {
+    let (warps, wide) = (rng.of(&[4u32, 8]), rng.of(&[16i64, 32, 64, 128]));
+    let mut extents = columns.iter().map(|&a| k.axes[a as usize].extent.known());
+    let values = extents.try_fold(1i64, |n, e| n.checked_mul(e?));
+    // Scores, weights as words of two, and values have registers: of 16 rows a thread holds half a row's.
+    let held = (wide + wide / 2 + values.unwrap_or(0)) / 2;
+    let tall = i64::from(warps) * if held <= 64 { rng.of(&[16, 32]) } else { 16 };
+    let mut grid = ones(batch);
+    grid.extend(split(rows, tall, rng));
+    let last = products.last().unwrap_or(&products[0]);
+    let loops = split(&last.over, wide, rng);
+    let cuts = Cuts {
+        k,
+        products,
+        grid: &grid,
+        loops: &loops,
+    };
+    let (mut places, most) = cuts.places(rng);
+    for (t, p) in places.iter_mut().enumerate() {
+        let Place::Shared { swizzle, .. } = p else {
+            continue;
+        };
+        let last = k.tiles[t].axes.last();
+        let line = last.and_then(|&a| cuts.tile(a)).unwrap_or(1);
+        let bytes = (line * i64::from(types[0].bits()) / 8).min(128) as u32;
+        *swizzle = Swizzle::of_lines(bytes, types[0].bits()).unwrap_or_default();
+    }
+    let instruction = Fragment {
+        m: 64,
+        n: wide as u32,
+        ..fragment(types, rng)
+    };
+    let mut mapping = mapping(
+        ([warps, 1], 1),
+        (rows, columns.to_vec()),
+        instruction,
+        load_bytes(most, rng),
+    );
+    let ahead = |p: &Place| matches!(p, Place::Shared { stages: 2.., .. });
+    if let (Mapping::Gpu(g), true) = (&mut mapping, places.iter().any(ahead) && rng.once_in(2)) {
+        copied_by_warps(g, rng);
+        g.registers = (65536 / g.threads / 8 * 8).min(255);
+    }
+    Schedule {
+        grid,
+        loops,
+        places,
+        chunk: 1,
+        raster: 1,
+        mapping,
+    }
+}
+
+/// Lets four more warps copy, for CTAs of any kind.
+fn copied_by_warps(g: &mut GpuMapping, rng: &mut Rng) {
+    g.copiers = 4;
+    g.walkers = rng.of(&[0, 1, 2, 3]);
+    g.store_bytes = rng.of(&[0, 16]);
+    g.threads += 4 * 32;
+    g.registers = rng.of(&[(65536 / g.threads / 8 * 8).min(255), 128]);
 }
 
 /// The matrix instruction for factors of a type: of f32 one or three products.

@@ -3,7 +3,7 @@ use crate::{
     CPU_FAMILIES, Case, Limits, MATRIX_FAMILIES, Rng, buffers_in_parts, cases, cpu_schedules,
     families, gpu_schedules, matrix_schedules, with_image, with_parts,
 };
-use kernel::{Kernel, Role, TargetKind, TileProgram};
+use kernel::{GpuMapping, Kernel, Mapping, Role, TargetKind, TileProgram};
 use layout::DType;
 use reference::{Memory, run_kernel};
 use std::collections::BTreeMap;
@@ -227,6 +227,51 @@ pub fn copied_ahead(subject: &dyn Subject, seed: u64, wanted: usize) -> Result<u
     }
     Err(format!(
         "{done} programs agreed from seed {seed} on, {wanted} are wanted"
+    ))
+}
+
+/// Runs attention by warpgroups, every other one of values some of which are infinite or no number, from a seed on until
+/// `wanted` programs agreed; gives the last seed.
+///
+/// # Errors
+/// The first that does not agree, with its text and the seed that makes it again, or there are fewer.
+pub fn attending(subject: &dyn Subject, seed: u64, wanted_programs: usize) -> Result<u64, String> {
+    let mut done = 0;
+    for seed in seed..seed + 10 * wanted_programs as u64 {
+        let mut rng = Rng::new(seed);
+        let case = families::matrix_attention(&mut rng);
+        let k = &case.kernel;
+        let mut asked = asked(k, &case.symbols, case.limits, &mut rng)?;
+        if seed % 2 == 1 {
+            let odd = rng.of(&[f64::INFINITY, f64::NEG_INFINITY, f64::NAN]);
+            let read = k.operands.iter().zip(&mut asked.0);
+            for (_, b) in read.filter(|(o, _)| o.role == Role::Read) {
+                for _ in 0..rng.below(3) {
+                    b.set_f64(rng.below(b.len()), odd);
+                }
+            }
+            asked.1 = wanted(k, &|_| None, &asked.0)?;
+        }
+        for s in matrix_schedules(k, &mut rng) {
+            let group = |g: &GpuMapping| g.fragment.is_some_and(|f| f.warps() > 1);
+            if !matches!(&s.mapping, Mapping::Gpu(g) if group(g)) {
+                continue;
+            }
+            let program = TileProgram::new(k.clone(), s).map_err(|e| e.to_string())?;
+            let limits = case.limits.of(&program);
+            let came = agreed(subject, &program, &case.symbols, &asked, limits);
+            let came = came.map_err(|e| format!("{}, seed {seed}: {e}", subject.name()))?;
+            match came {
+                Ok(()) => done += 1,
+                Err(why) => println!("seed {seed}: {why}"),
+            }
+        }
+        if done >= wanted_programs {
+            return Ok(seed);
+        }
+    }
+    Err(format!(
+        "{done} programs agreed from seed {seed} on, {wanted_programs} are wanted"
     ))
 }
 

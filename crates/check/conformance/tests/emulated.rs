@@ -2,7 +2,7 @@
 //! there, or without the barriers it takes.
 use emit::ptx;
 use shopfloor_conformance::{
-    Emulated, Rng, cases, copied_ahead, run, scalars, seeds, special, special_images,
+    Emulated, Rng, attending, cases, copied_ahead, run, scalars, seeds, special, special_images,
 };
 
 #[test]
@@ -34,6 +34,14 @@ fn matrix_instructions_agree_with_the_reference() {
 fn factors_that_warps_copy_agree_with_the_reference() {
     let last =
         copied_ahead(&Emulated::on("sm_90a"), 9100, seeds(24)).unwrap_or_else(|e| panic!("{e}"));
+    println!("up to seed {last}");
+}
+
+#[test]
+fn attention_by_warpgroups_agrees_with_the_reference() {
+    let first = 10 * testing::Share::cases(20, 1).start;
+    let subject = Emulated::on("sm_90a");
+    let last = attending(&subject, 9700 + first, seeds(6)).unwrap_or_else(|e| panic!("{e}"));
     println!("up to seed {last}");
 }
 

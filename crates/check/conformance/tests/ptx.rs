@@ -1,7 +1,9 @@
 //! PTX of every family, assembled by ptxas where it is to be had.
 use emit::ptx;
 use kernel::TileProgram;
-use shopfloor_conformance::{Failure, Picks, Rng, Subject, arch, cases, copied_ahead, run, seeds};
+use shopfloor_conformance::{
+    Failure, Picks, Rng, Subject, arch, attending, cases, copied_ahead, run, seeds,
+};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -137,5 +139,14 @@ fn factors_that_warps_copy_are_assembled() {
         return;
     };
     let last = copied_ahead(&a, 9500, seeds(12)).unwrap_or_else(|e| panic!("{e}"));
+    println!("up to seed {last}, registers {:?}", a.registers.borrow());
+}
+
+#[test]
+fn attention_by_warpgroups_is_assembled() {
+    let Some(a) = assembler("ptxas: attention by warpgroups", 2) else {
+        return;
+    };
+    let last = attending(&a, 9900, seeds(12)).unwrap_or_else(|e| panic!("{e}"));
     println!("up to seed {last}, registers {:?}", a.registers.borrow());
 }

@@ -4,7 +4,7 @@ use emit::simt::{self, Caps, Program};
 use emit::wgsl;
 use kernel::{Mapping, TileProgram};
 use shopfloor_conformance::{
-    Rng, cases, copied_ahead, matrix_schedules, run, scalars, seeds, simt as threads,
+    Rng, attending, cases, copied_ahead, matrix_schedules, run, scalars, seeds, simt as threads,
     simt::Interpreter, special, special_images, warpgroup_product,
 };
 use std::sync::Arc;
@@ -83,6 +83,17 @@ fn factors_that_warps_copy_agree_with_the_reference() {
         matrix: true,
     };
     let last = copied_ahead(&subject, 9200, seeds(24)).unwrap_or_else(|e| panic!("{e}"));
+    println!("up to seed {last}");
+}
+
+#[test]
+fn attention_by_warpgroups_agrees_with_the_reference() {
+    let subject = Interpreter {
+        shuffle: 32,
+        matrix: true,
+    };
+    let first = 10 * testing::Share::cases(20, 1).start;
+    let last = attending(&subject, 9700 + first, seeds(6)).unwrap_or_else(|e| panic!("{e}"));
     println!("up to seed {last}");
 }
 

@@ -1,6 +1,7 @@
 //! Products that were measured on an H100: the stages of a recipe in plain PTX, and what cuBLAS took.
 use crate::handwritten::{node, product};
-use graph::GraphBuilder;
+use expr::ExprBuilder;
+use graph::{AttentionSpec, GraphBuilder, Op};
 use kernel::{Fragment, Target};
 use layout::{DType, Dim};
 use shopfloor::{Error, Model, ModelOptions, Precision};
@@ -93,6 +94,58 @@ pub fn cublas(dtype: DType, precision: Precision, rows: i64, n: i64) -> Option<f
         true => at(&SIZES).map(|i| 2.0 * (n as f64).powi(3) / (squares[i] * 1e12)),
         false if n == WIDE => at(&ROWS).map(|i| few[i] * 1e-6),
         false => None,
+    }
+}
+
+/// An attention that was measured, and microseconds that the kernels of `../shared/gpu/lab2` took for it in f16, by
+/// `../shared/gpu/h100-lab2.txt`.
+pub struct Attention {
+    /// Heads.
+    pub heads: i64,
+    /// Queries and keys.
+    pub length: i64,
+    /// Elements of each.
+    pub depth: i64,
+    /// What was measured.
+    pub measured_us: f64,
+}
+
+/// None of them masked.
+pub const ATTENTIONS: [Attention; 4] = [
+    Attention::of((24, 197, 64), 4.84),
+    Attention::of((6, 1500, 64), 19.02),
+    Attention::of((12, 4096, 64), 130.15),
+    Attention::of((32, 4096, 128), 491.19),
+];
+
+impl Attention {
+    const fn of((heads, length, depth): (i64, i64, i64), measured_us: f64) -> Attention {
+        Attention {
+            heads,
+            length,
+            depth,
+            measured_us,
+        }
+    }
+
+    /// It of inputs `q`, `k` and `v`.
+    ///
+    /// # Errors
+    /// It cannot be imported.
+    pub fn model(&self, dtype: DType) -> Result<Model, Error> {
+        let mut b = GraphBuilder::new("attention", Arc::new(WeightStore::new()));
+        let shape = [self.heads, self.length, self.depth].map(Dim::Known);
+        let inputs = ["q", "k", "v"].map(|name| b.input(name, dtype, shape.to_vec()));
+        let mut e = ExprBuilder::new();
+        let x = e.input(0, dtype);
+        let scale = e.constant(1.0 / (self.depth as f64).sqrt(), dtype);
+        let score = e.mul(x, scale);
+        let spec = AttentionSpec {
+            score: e.finish(&[score]),
+            undefined: Default::default(),
+        };
+        let y = node(&mut b, Op::Attention(spec), &inputs, "attention");
+        Model::from_graph("attention", &b.finish(&[y]), &ModelOptions::default())
     }
 }
 

@@ -81,7 +81,7 @@ fn products_take_what_was_measured_of_their_stage() {
 
 /// Machine code of a text for sm_90a that spills so many bytes at most, with products that go on beside each other; `None`
 /// where there is no assembler.
-fn machine_code(text: &str, spilled: u32) -> Option<String> {
+pub fn machine_code(text: &str, spilled: u32) -> Option<String> {
     let (assembler, disassembler) = match (tool("ptxas"), tool("nvdisasm")) {
         (Ok(a), Ok(d)) => (a, d),
         (Err(why), _) => {

@@ -293,12 +293,14 @@ fn structure(case: &Case, p: &TileProgram, text: &Ptx) {
     // Products of one piece: every block of an instruction's size once, shared out over the warps.
     let f = m.fragment.expect("a matrix instruction");
     let group = f.warps() > 1;
-    let block = i64::from(f.m * f.n * f.k * (m.threads / 32 / f.warps()));
+    let groups = i64::from(m.computing() / 32 / f.warps());
     let mut mma = 0;
     let mut shared = 0;
     for s in &p.kernel().body {
         if let kernel::Stmt::Contract { acc, over, .. } = s {
-            mma += size(&p.kernel().tiles[*acc as usize].axes) * size(over) / block;
+            let sums = size(&p.kernel().tiles[*acc as usize].axes);
+            let own = f.of_columns((sums / size(&m.rows)) as u32);
+            mma += sums * size(over) / (groups * i64::from(own.m * own.n * own.k));
         }
     }
     for (t, place) in p.schedule().places.iter().enumerate() {

@@ -27,6 +27,7 @@ mod host_share;
 mod joined_steps;
 mod kernel_text;
 mod lab;
+mod lab_attention;
 mod low_precision_ptx;
 mod mutate;
 mod nibbles;

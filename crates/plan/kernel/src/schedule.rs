@@ -86,7 +86,8 @@ pub enum Factors {
 
 /// A tensor-core instruction's shape and types: `m` is 16 for one that a warp executes (`mma`), 64 for one of a
 /// warpgroup (`wgmma`), whose factors lie along `k` in shared memory, in lines of 32, 64 or 128 bytes that
-/// [`Swizzle::of_lines`] spreads over the banks.
+/// [`Swizzle::of_lines`] spreads over the banks; longer ones in parts behind each other. Of an attention, whose weights are
+/// a left factor in registers, it is the instruction of the scores ([`Fragment::of_columns`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Fragment {
@@ -107,7 +108,7 @@ pub const WARP_ROWS: u32 = 16;
 
 impl Fragment {
     /// Warps that execute one instruction together: 1, or the 4 of a warpgroup, which read their factors from shared
-    /// memory, of f32 that other warps copy the left one from registers, where the instruction goes on beside what
+    /// memory, weights and the left one of f32 that other warps copy from registers, where the instruction goes on beside what
     /// follows.
     pub fn warps(&self) -> u32 {
         (self.m / WARP_ROWS).max(1)
@@ -128,8 +129,22 @@ impl Fragment {
         [self.input, self.right.unwrap_or(self.input)]
     }
 
+    /// The instruction for sums of so many columns, where a warpgroup executes it: it has all of them.
+    pub fn of_columns(self, n: u32) -> Fragment {
+        match self.warps() {
+            1 => self,
+            _ => Fragment { n, ..self },
+        }
+    }
+
+    /// Whether a right factor may lie across what is summed though both factors of a product of such instructions alone
+    /// lie along it: a warpgroup's turn elements of 16 bits.
+    pub fn turns_right(&self) -> bool {
+        self.warps() > 1 && self.input.bits() == 16
+    }
+
     /// Whether both factors have to lie along what is summed: no instruction turns elements of 8 bits, or what a
-    /// warpgroup reads.
+    /// warpgroup reads of others than 16, and of these the right factor alone.
     pub fn along_depth(&self) -> bool {
         self.warps() > 1 || self.input.bits() == 8
     }

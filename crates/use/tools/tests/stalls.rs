@@ -1,7 +1,10 @@
 //! The emulator's cycles beside the planner's prediction, kernel by kernel.
 
 use expr::{Expr, ExprBuilder, Monoid, Ref, Unary};
-use graph::{ContractSpec, GraphBuilder, Op, Origin, PoolKind, PoolSpec, ValueId, View};
+use graph::{
+    AttentionSpec, ContractSpec, GraphBuilder, Op, Origin, PoolKind, PoolSpec, Undefined, ValueId,
+    View,
+};
 use layout::Dim;
 use shopfloor::{DType, DimBox, Machine, Model, ModelOptions, Precision};
 use shopfloor_tools::stalls::{Reason, StepStalls, of_step};
@@ -131,6 +134,23 @@ fn attention(heads: usize, rows: usize, size: usize) -> Model {
     });
     let p = g.softmax(p, 2);
     let y = g.product(p, v, [&[0, 1, 2], &[0, 2, 3], &[0, 1, 3]]);
+    g.model("attention", y)
+}
+
+/// The same as one operator, in f16.
+fn attention16(heads: usize, rows: usize, size: usize) -> Model {
+    const H: DType = DType::F16;
+    let mut g = G::new("attention");
+    let of = |g: &mut G| g.input(H, &[heads, rows, size]);
+    let inputs = [of(&mut g), of(&mut g), of(&mut g)];
+    let mut e = ExprBuilder::new();
+    let (x, c) = (e.input(0, H), e.constant(0.125, H));
+    let score = e.mul(x, c);
+    let spec = AttentionSpec {
+        score: e.finish(&[score]),
+        undefined: Undefined::default(),
+    };
+    let y = g.node(Op::Attention(spec), &inputs);
     g.model("attention", y)
 }
 
@@ -308,6 +328,11 @@ fn cycles_beside_predictions_elsewhere() {
     compare("h100", TIED, &cases);
     let short: [Case; 1] = [("product f16", || op("matmul:256x1024x384:f16"))];
     compare("h100", SHORT, &short);
+    let groups: [Case; 2] = [
+        ("attention f16", || attention16(4, 512, 64)),
+        ("attention, 128", || attention16(2, 512, 128)),
+    ];
+    compare("h100", TIED, &groups);
 }
 
 #[test]

@@ -20,11 +20,12 @@ pub(super) fn attention(rng: &mut Rng) -> Case {
 }
 
 /// The same for matrix instructions, which take weights of a factor's type.
-pub(super) fn matrix_attention(rng: &mut Rng) -> Case {
+pub fn matrix_attention(rng: &mut Rng) -> Case {
     let (h, groups) = rng.of(&[(4, 2), (2, 2), (2, 1), (1, 1)]);
     let sq = fragment_extent(rng);
     let st = sq + rng.extent(40);
-    let (d, e) = (rng.of(&[16, 32, 64]), rng.of(&[16, 32, 64]));
+    let sizes = [16, 32, 64, 128];
+    let (d, e) = (rng.of(&sizes), rng.of(&sizes));
     let factors = rng.of(&FACTORS);
     let digits = match factors {
         DType::BF16 => 8,

@@ -104,7 +104,9 @@ pub enum Op {
 }
 
 /// A factor of a warpgroup's product in shared memory: blocks of eight lines that lie along the depth, of one
-/// instruction's depth or more, or of 16 bytes, without a swizzle, several of which follow each other.
+/// instruction's depth or more, or of 16 bytes, without a swizzle, several of which follow each other. The lines of a
+/// right factor of 16 bits may lie across the depth: each has columns of one depth, and several that follow each other
+/// have all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lines {
     /// Index into [`Program::shared`].
@@ -115,8 +117,11 @@ pub struct Lines {
     pub line: u32,
     /// Elements between the first ones of neighbouring blocks.
     pub pitch: u32,
-    /// Elements between the first ones of lines that follow each other along the depth, where a line is 16 bytes.
-    pub depth: u32,
+    /// Elements between the first ones of lines that follow each other: along the depth where a line is 16 bytes, along
+    /// the columns of lines across the depth.
+    pub beyond: u32,
+    /// Whether lines lie across the depth.
+    pub across: bool,
     /// How elements of the array change places.
     pub swizzle: Swizzle,
 }
@@ -127,8 +132,9 @@ pub enum LeftFactor {
     /// In shared memory, in lines that are its rows.
     Lines(Lines),
     /// Words (U32) that this thread has of its warp's 16 rows: f32 of which the lower 13 bits are as if they were 0, of
-    /// rows `lane / 4` and the eighth further on at depth `lane % 4`, then of both at the fourth depth further on. They
-    /// stay as they are until the warpgroup has waited for the product.
+    /// rows `lane / 4` and the eighth further on at depth `lane % 4`, then of both at the fourth depth further on. Words
+    /// of elements of 16 bits have two neighbours in place of each. They stay as they are until the warpgroup has waited
+    /// for the product.
     Words([Reg; 4]),
 }
 
@@ -166,8 +172,8 @@ pub enum Warpgroup {
 /// is there.
 ///
 /// The body begins with values of all threads; it has two [`Inst::Side`]s, the first of those that copy. What follows
-/// the second one, also to the end of the body, is of the threads that compute alone: where it says [`Inst::Barrier`]
-/// those meet.
+/// that, between the sides and to the end of the body, is of the threads that compute alone: where it says
+/// [`Inst::Barrier`] those meet.
 ///
 /// Where a CTA walks tasks ([`Pipeline::walk`]) the body is gone through for one task after the other, by those that copy
 /// and by those that compute at a pace of their own: stages, and the order of the warps that copy, go on from task to

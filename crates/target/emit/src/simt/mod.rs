@@ -8,6 +8,7 @@ mod arith;
 pub(crate) mod build;
 mod circular;
 pub(crate) mod forms;
+mod fresh;
 pub(crate) mod lanes;
 mod lower;
 mod remainder;

@@ -57,9 +57,10 @@ impl Program {
     }
 
     fn lines(&self, l: &Lines) -> String {
-        let deep = match l.depth {
-            0 => String::new(),
-            n => format!(", {n} apart along the depth"),
+        let deep = match (l.beyond, l.across) {
+            (0, false) => String::new(),
+            (n, false) => format!(", {n} apart along the depth"),
+            (n, true) => format!(" across the depth, {n} apart along the columns"),
         };
         format!(
             "{}[%{}] lines of {}, blocks {} apart{deep}",

@@ -379,13 +379,23 @@ impl Verifier<'_> {
                 self.warpgroup_sums(fragment, sums)?;
                 let [left, right] = fragment.types();
                 match a {
+                    LeftFactor::Lines(a) if a.across => {
+                        return Err("lines of a left factor lie across the depth".into());
+                    }
                     LeftFactor::Lines(a) => self.lines(a, left)?,
-                    LeftFactor::Words(a) if left == DType::F32 => self.all(a, Ty::U32)?,
+                    LeftFactor::Words(a) if left.bits() > 8 => self.all(a, Ty::U32)?,
                     LeftFactor::Words(_) => {
                         return Err(format!("a warpgroup's words of {left} are not printed"));
                     }
                 }
-                self.lines(b, right)
+                let whole = fragment.n <= b.line || b.beyond > 0;
+                match b.across && (right.bits() != 16 || !fragment.k.is_multiple_of(8) || !whole) {
+                    true => Err(format!(
+                        "lines across the depth of {} columns of {right}",
+                        b.line
+                    )),
+                    false => self.lines(b, right),
+                }
             }
             _ => Ok(()),
         }
@@ -417,8 +427,8 @@ impl Verifier<'_> {
         self.is(l.index, Ty::I32)?;
         let d = self.array(l.array)?;
         let own = Swizzle::of_lines(l.line * d.bits() / 8, d.bits());
-        let short = l.line * d.bits() == 128 && l.swizzle.bits == 0 && l.depth > 0;
-        let fits = short || own == Some(l.swizzle) && l.depth == 0;
+        let short = l.line * d.bits() == 128 && l.swizzle.bits == 0 && l.beyond > 0 && !l.across;
+        let fits = short || own == Some(l.swizzle) && (l.beyond == 0 || l.across);
         match d == input && fits && l.pitch.is_multiple_of(8 * l.line) {
             true => Ok(()),
             false => Err(format!(

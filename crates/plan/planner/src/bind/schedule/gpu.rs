@@ -29,6 +29,8 @@ pub(super) const MOST_REGISTERS: u32 = 255;
 const MOST_SUMS: u32 = 64;
 const MOST_HELD: u32 = 128;
 const MOST_IN_PARTS: u32 = 96;
+/// The same of attention by warpgroups, whose factors have no registers.
+const MOST_OF_GROUPS: u32 = 160;
 /// Rows or columns below which most of a staged tile would be computed in vain.
 const THIN: i64 = 16;
 
@@ -489,8 +491,9 @@ impl Gpu<'_> {
         let computing = s.warps[0] * s.warps[1] * s.deep * WARP;
         let parts = self.fragment.is_some_and(|f| f.products() > 1);
         let group = self.fragment.filter(|f| f.warps() > 1);
-        let attends = s.staged.len() > 2 && s.copiers == 0;
+        let attends = s.staged.len() > 2 && self.image.is_none();
         let most = match (attends, parts) {
+            (true, false) if group.is_some() => MOST_OF_GROUPS,
             (_, true) if group.is_some() => MOST_HELD / 2,
             (_, false) if group.is_some() => MOST_HELD,
             (true, true) => MOST_IN_PARTS,

@@ -44,8 +44,20 @@ pub(super) fn word_swizzle(line: i64, deep: bool) -> Swizzle {
     }
 }
 
+/// Bytes of the longest line that a warpgroup's instructions read.
+const LONGEST: u32 = 128;
+
 /// The swizzle of lines of so many elements that a warpgroup's instructions read.
 pub(super) fn group_lines(f: Fragment, line: u32) -> Option<Swizzle> {
     let bits = f.input.bits();
     Swizzle::of_lines(line.checked_mul(bits)? / 8, bits)
+}
+
+/// The same of lines that may be longer: then they lie in parts behind each other.
+pub(super) fn parted_lines(f: Fragment, line: u32) -> Option<Swizzle> {
+    let most = LONGEST * 8 / f.input.bits();
+    match line.is_multiple_of(most) {
+        true => group_lines(f, most),
+        false => group_lines(f, line),
+    }
 }

@@ -24,7 +24,8 @@ fn reads_shared(body: &[Inst]) -> bool {
 impl Printing {
     /// The barrier of the threads that compute, where these are printed alone.
     pub fn barrier(&self) -> Option<String> {
-        (self.sides == 2).then(|| format!("bar.sync {COMPUTING}, {}", self.computing))
+        self.come?;
+        Some(format!("bar.sync {COMPUTING}, {}", self.computing))
     }
 }
 

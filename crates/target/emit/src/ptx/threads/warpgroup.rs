@@ -5,8 +5,8 @@ use super::{Name, Printer};
 use crate::simt::ir::{LeftFactor, Lines, Var, Warpgroup};
 use kernel::Fragment;
 
-/// A distance of one unit along the depth, in a matrix descriptor.
-const DEPTH: i64 = 1 << 16;
+/// A distance of one unit to the line that follows, in a matrix descriptor.
+const NEXT: i64 = 1 << 16;
 
 impl Printer<'_> {
     /// A product of warpgroups, its groups, or a fence.
@@ -28,17 +28,17 @@ impl Printer<'_> {
         }
     }
 
-    /// The matrix descriptor of lines: the address, the distance between lines along the depth and that between blocks in
-    /// units of 16 bytes, and which swizzle. With a swizzle no instruction is deeper than a line, and the distance along
-    /// the depth is unused.
+    /// The matrix descriptor of lines: the address, the distance between lines that follow each other and that between
+    /// blocks in units of 16 bytes, and which swizzle. With a swizzle no instruction is deeper than a line along the depth,
+    /// and the first distance is unused.
     fn descriptor(&mut self, l: &Lines) -> Name {
         let bytes = self.p.shared[l.array as usize].dtype.bits() / 8;
         let (units, beyond) = self.shared_units(l.array, l.index);
         let (low, high, whole) = (self.temp("tr"), self.temp("tr"), self.temp("tl"));
-        let depth = i64::from(l.depth * bytes / 16).max(1) * DEPTH;
-        self.line(format_args!("add.s32 {low}, {units}, {};", beyond + depth));
+        let next = i64::from(l.beyond * bytes / 16).max(1) * NEXT;
+        self.line(format_args!("add.s32 {low}, {units}, {};", beyond + next));
         // A swizzle of one bit is called 3, of two 2, of three 1, and none 0.
-        let swizzle = if l.depth > 0 { 0 } else { 4 - l.swizzle.bits };
+        let swizzle = (4 - l.swizzle.bits) % 4;
         let upper = (l.pitch * bytes / 16) | (swizzle << 30);
         self.line(format_args!("mov.b32 {high}, {};", upper as i32));
         self.line(format_args!("mov.b64 {whole}, {{{low}, {high}}};"));
@@ -53,11 +53,13 @@ impl Printer<'_> {
     ) {
         let Fragment { m, n, k, .. } = fragment;
         let [acc, left, right] = names(fragment);
-        // Signs of factors, and whether they lie across the depth.
-        let more = match fragment.input.bits() {
-            8 => "",
-            16 => ", 1, 1, 0, 0",
-            _ => ", 1, 1",
+        // Signs of factors, and of those in shared memory whether they lie across the depth.
+        let across = u32::from(right_factor.across);
+        let more = match (fragment.input.bits(), left_factor) {
+            (8, _) => String::new(),
+            (16, LeftFactor::Lines(_)) => format!(", 1, 1, 0, {across}"),
+            (16, LeftFactor::Words(_)) => format!(", 1, 1, {across}"),
+            _ => ", 1, 1".into(),
         };
         let a = match left_factor {
             LeftFactor::Lines(l) => self.descriptor(l).to_string(),

@@ -10,7 +10,7 @@
 use super::state::{At, Lower, Result, SharedTile, TileStorage};
 use crate::simt::ir::{Inst, Op, Reg, Ty, Var};
 use expr::Binary;
-use kernel::{AxisId, Factors, Fragment, TileId};
+use kernel::{AxisId, Factors, Fragment, Stmt, TileId};
 use layout::DType;
 use std::rc::Rc;
 
@@ -29,7 +29,7 @@ pub(super) struct Staged {
     /// Whether it has the rows.
     rows: bool,
     /// Whether lines are along the depth.
-    deep: bool,
+    pub(super) deep: bool,
     /// First element of this lane's line, and its place in the line: of a block that is loaded at once one, of one
     /// whose words the lane reads by itself one for each half of the depth.
     lines: Vec<(Reg, Reg)>,
@@ -130,13 +130,14 @@ impl Lower<'_> {
             );
         }
         let (rows, columns) = self.sides(acc)?;
+        let fragment = self.own_fragment(acc, columns, fragment)?;
         let whole = self.depth(over, fragment.k.into())?;
         let depth = self.own_depth(whole, fragment.k.into())?;
         let (right, lower) = self.right_factor(b, (columns, over), depth)?;
         let left = match &*self.homes[a as usize].clone() {
             TileStorage::Shared(home) => Left::Staged(self.factor(a, home, (rows, over), depth)?),
             TileStorage::Held { .. } | TileStorage::Formula(_)
-                if fragment.input.bits() == 16 && fragment.warps() == 1 && self.map.deep() == 1 =>
+                if fragment.input.bits() == 16 && self.map.deep() == 1 =>
             {
                 Left::Held(self.held_factor(a, rows, over)?)
             }
@@ -158,6 +159,26 @@ impl Lower<'_> {
             columns,
             depth,
         })
+    }
+
+    /// The instruction for an accumulator: the mapping's is that of the first, others have the columns of theirs.
+    fn own_fragment(&self, acc: TileId, columns: usize, fragment: Fragment) -> Result<Fragment> {
+        let first = self.kernel.body.iter().find_map(|s| match s {
+            Stmt::Contract { acc, .. } => Some(*acc),
+            _ => None,
+        });
+        let wide = self.groups[columns].warp;
+        let own = fragment.of_columns(u32::try_from(wide).unwrap_or(0));
+        match first != Some(acc) || own == fragment {
+            true => Ok(own),
+            false => self.fail(
+                "columns of a warpgroup",
+                format!(
+                    "warps have {wide} columns of it, instructions have {}",
+                    fragment.n
+                ),
+            ),
+        }
     }
 
     /// The factor with the columns, or its upper parts and its lower ones.
@@ -288,10 +309,12 @@ impl Lower<'_> {
             );
         }
         let deep = over.contains(&last);
-        if !deep && self.map.fragment.is_some_and(|f| f.along_depth()) {
+        let rows = self.groups[group].rows;
+        let turned = |f: &Fragment| f.along_depth() && (rows || !f.turns_right());
+        if !deep && self.map.fragment.as_ref().is_some_and(turned) {
             return self.fail(
                 "lines along the depth",
-                "8 bits and what warpgroups multiply lie along what is summed; lay the operand out along it",
+                "8 bits and what warpgroups multiply lie along what is summed, but for right factors of 16 bits; lay the operand out along it",
             );
         }
         let from = self.deep_part(depth);
@@ -303,7 +326,7 @@ impl Lower<'_> {
         };
         Ok(Staged {
             home: home.clone(),
-            rows: self.groups[group].rows,
+            rows,
             deep,
             lines,
             from,
@@ -439,7 +462,7 @@ impl Lower<'_> {
             // Lines of 16 bytes: those of the next depths stand behind those of all rows or columns.
             let within = self.remainder(inner, s.home.line);
             let number = self.quotient(inner, s.home.line);
-            let each = self.b.int(self.lines_of(&s.home) * s.home.line);
+            let each = self.b.int(s.home.lines() * s.home.line);
             let (zero, one) = (self.b.int(0), self.b.int(1));
             let first = self.staged(&s.home, zero);
             // Neighbours differ by numbers that are known: none has a register of its own.
@@ -531,7 +554,10 @@ impl Lower<'_> {
             for m in 0..tall {
                 lefts.push(match left {
                     Left::Staged(s) => block(self, s, m * 16, step),
-                    Left::Held(v) => self.packed(fragment.input, v, m as usize, step as usize),
+                    Left::Held(v) => {
+                        let m = m as usize * 2;
+                        self.packed(fragment.input, [&v[m], &v[m + 1]], step)
+                    }
                 });
             }
             for n in 0..wide {
@@ -551,10 +577,10 @@ impl Lower<'_> {
     }
 
     /// The left fragment of 16 rows, of which these are the two halves, from column `from` on.
-    fn packed(&mut self, d: DType, v: &[Vec<Reg>], m: usize, from: usize) -> [Reg; 4] {
-        let at = from / 8 * 2;
+    pub(super) fn packed(&mut self, d: DType, halves: [&[Reg]; 2], from: i64) -> [Reg; 4] {
+        let at = from as usize / 8 * 2;
         [(0, 0), (1, 0), (0, 2), (1, 2)].map(|(half, n)| {
-            let line = &v[m * 2 + half];
+            let line = halves[half];
             let (x, y) = (line[at + n], line[at + n + 1]);
             self.b.op(Ty::U32, Op::Pack(d, x, y))
         })

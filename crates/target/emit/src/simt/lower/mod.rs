@@ -22,6 +22,7 @@ mod warpgroup_parts;
 mod warpgroup_words;
 
 use super::build::{Build, without_unread};
+use super::fresh::with_fresh_sums;
 use super::ir::{Buffer, Inst, Op, Program, Reg, Ty, Warpgroup};
 use crate::EmitError;
 use expr::{Binary, Compare};
@@ -126,7 +127,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         name: kernel.name.clone(),
         threads: whole.threads,
         registers: map.fragment.map(|_| map.registers),
-        body: without_unread(b.close(), b.regs.len()),
+        body: without_unread(with_fresh_sums(b.close()), b.regs.len()),
         regs: b.regs,
         vars: b.vars,
         shared,

@@ -1,8 +1,9 @@
-//! Products whose factors warps of their own copy, ahead of those that multiply.
+//! Products whose factors warps of their own copy, ahead of those that multiply: of one product, or of an attention, whose
+//! queries those that multiply bring before.
 use super::deep::accumulator;
 use super::state::{Lower, Result, SharedTile};
 use crate::simt::ir::{Inst, Op, Pipeline, Reg, SharedArray, Ty, Warpgroup};
-use kernel::{AxisTile, Node, OperandId, Stmt, TileId};
+use kernel::{AxisTile, Factors, Node, OperandId, Stmt, TileId};
 use layout::DType;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -30,10 +31,19 @@ impl Lower<'_> {
         self.at = "warps that copy".into();
         let at = nodes.iter().position(|n| accumulator(n).is_some());
         let found = at.and_then(|at| Some((at, self.nest(&nodes[at])?)));
-        let Some((at, (cuts, stmts))) = found.filter(|f| self.products_alone(&f.1.1)) else {
+        let loads = |s: &&Stmt| matches!(s, Stmt::Load { .. }) && self.copied(s).is_none();
+        let whole = self
+            .map
+            .fragment
+            .is_some_and(|f| f.factors == Factors::Whole);
+        let may = |stmts: &[&Stmt]| match whole {
+            true => self.warpgroups() && !stmts.iter().any(loads),
+            false => self.products_alone(stmts),
+        };
+        let Some((at, (cuts, stmts))) = found.filter(|f| may(&f.1.1)) else {
             return self.fail(
                 "warps that copy",
-                "they copy for a loop that does nothing but copy and multiply, by warpgroups",
+                "they copy all that a loop loads whose products are of warpgroups, of f32 one that does nothing else",
             );
         };
         if self.map.deep() > 1 {
@@ -42,8 +52,12 @@ impl Lower<'_> {
                 "what is copied is multiplied by warps along rows",
             );
         }
+        let staged = |n: &&Node| matches!(n, Node::Stmt(s) if self.copied(s).is_some());
+        let (own, others): (Vec<&Node>, Vec<&Node>) = nodes[..at].iter().partition(staged);
         self.b.open();
-        self.nodes(&nodes[..at])?;
+        for n in others {
+            self.nodes(std::slice::from_ref(n))?;
+        }
         let before = self.b.close();
         if before.iter().any(touches) {
             return self.fail(
@@ -52,11 +66,16 @@ impl Lower<'_> {
             );
         }
         before.into_iter().for_each(|i| self.b.push(i));
-        self.two_sides(&cuts, &stmts, &nodes[at + 1..])
+        self.two_sides((&cuts, &stmts), &own, &nodes[at + 1..])
     }
 
-    /// A loop in two sides, and what follows it.
-    fn two_sides(&mut self, cuts: &[AxisTile], stmts: &[&Stmt], rest: &[Node]) -> Result<()> {
+    /// A loop in two sides, what those that compute copy before it, and what follows it.
+    fn two_sides(
+        &mut self,
+        (cuts, stmts): (&[AxisTile], &[&Stmt]),
+        own: &[&Node],
+        rest: &[Node],
+    ) -> Result<()> {
         let copies: Vec<_> = stmts.iter().filter_map(|s| self.copied(s)).collect();
         let stages = copies.first().map_or(1, |c| c.2.stages);
         if copies.iter().any(|c| c.2.stages != stages) || !(2..=16).contains(&stages) {
@@ -68,7 +87,7 @@ impl Lower<'_> {
         let total = counts.iter().fold(one, |n, &c| self.b.mul(n, c));
         // The sums of a piece's parts are taken before others are.
         let in_parts = self.map.fragment.is_some_and(|f| f.products() > 1);
-        let behind = u32::from(stages > 2 && !in_parts);
+        let behind = u32::from(stages > 2 && !in_parts && self.products_alone(stmts));
         self.shared.push(SharedArray {
             name: "barriers of stages".into(),
             dtype: DType::I64,
@@ -79,6 +98,13 @@ impl Lower<'_> {
             self.b.open();
         }
         self.copy_side(&copies, (cuts, &counts, total))?;
+        self.axes.clone_from(&before);
+        for n in own {
+            self.nodes(std::slice::from_ref(*n))?;
+        }
+        if !own.is_empty() {
+            self.barrier();
+        }
         let piece = self.b.open_loop();
         let stage = self.b.fresh(Ty::I32);
         self.b.forget_shared();

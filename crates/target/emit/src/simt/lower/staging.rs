@@ -189,12 +189,12 @@ impl Lower<'_> {
     /// The same where rounds are whole lines of one axis: all that changes from one to the next is a number that is
     /// known. Gives whether it is so.
     fn copy_in_lines(&mut self, c: &Staging, own: Reg, rounds: i64) -> Result<bool> {
-        let sizes: Vec<i64> = c.home.axes.iter().map(|a| a.1).collect();
+        let sizes = c.home.sizes();
         let Some((&inner, outer)) = sizes.split_last() else {
             return Ok(false);
         };
         let lines: Vec<usize> = (0..outer.len()).filter(|&i| outer[i] > 1).collect();
-        let whole = c.step % inner == 0 && c.home.elements % c.step == 0;
+        let whole = c.step % inner == 0 && c.home.elements % c.step == 0 && c.home.panels() == 1;
         let (&[axis], true, true) = (&lines[..], whole, c.beside) else {
             return Ok(false);
         };
@@ -220,8 +220,16 @@ impl Lower<'_> {
 
     /// The piece that begins at element `offset` of the tile.
     fn piece(&mut self, c: &Staging, offset: Reg) -> Piece {
-        let sizes: Vec<i64> = c.home.axes.iter().map(|a| a.1).collect();
-        let parts = self.parts(offset, &sizes);
+        let mut parts = self.parts(offset, &c.home.sizes());
+        if c.home.panels() > 1 {
+            // The panel's number goes before the place in its line.
+            let panel = parts.remove(0);
+            let line = self.b.int(c.home.line);
+            let first = self.b.mul(panel, line);
+            if let Some(within) = parts.last_mut() {
+                *within = self.b.add(first, *within);
+            }
+        }
         let mut piece = self.piece_of(c, &parts);
         // The last round may go beyond the tile.
         let over = c.home.elements % c.step != 0;

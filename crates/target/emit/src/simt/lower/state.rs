@@ -129,6 +129,27 @@ pub(super) enum TileStorage {
 }
 
 impl SharedTile {
+    /// How many lines follow each other along the last axes.
+    pub(super) fn panels(&self) -> i64 {
+        let inner = self.axes.last().map_or(1, |a| a.1);
+        (inner / self.line.max(1)).max(1)
+    }
+
+    /// Lines of a panel.
+    pub(super) fn lines(&self) -> i64 {
+        self.elements / (self.line * self.panels()).max(1)
+    }
+
+    /// Its axes' positions as elements follow each other, outermost first: with the panels in front where there are some.
+    pub(super) fn sizes(&self) -> Vec<i64> {
+        let mut sizes: Vec<i64> = self.axes.iter().map(|a| a.1).collect();
+        if let (n @ 2.., Some(last)) = (self.panels(), sizes.last_mut()) {
+            *last = self.line;
+            sizes.insert(0, n);
+        }
+        sizes
+    }
+
     /// Whether the swizzle changes places within lines that are one axis, by bits of the line's number alone.
     pub(super) fn moves_in_lines(&self) -> bool {
         let s = self.swizzle;
@@ -148,7 +169,8 @@ pub(super) struct SharedTile {
     pub array: u32,
     /// Its axes with their positions, outermost first.
     pub axes: Vec<(AxisId, i64)>,
-    /// Elements of a line: of the last axes that a contraction sees as one.
+    /// Elements of a line: of the last axes that a contraction sees as one. Where these have more of them than warpgroups
+    /// read in a line, the lines of all positions of the others stand behind each other, and behind these the next ones.
     pub line: i64,
     pub swizzle: Swizzle,
     /// How many of it there are, for copies that run ahead, and the elements of one.

@@ -162,9 +162,15 @@ impl Lower<'_> {
             },
             elements: all,
         });
+        let whole: i64 = axes[axes.len() - lines..].iter().map(|a| a.1).product();
         let line = match image {
             true => 128 / i64::from(tile.dtype.bits().max(8)),
-            false => axes[axes.len() - lines..].iter().map(|a| a.1).product(),
+            // Warpgroups read no longer lines than their swizzle has.
+            false if self.warpgroups() && swizzle.bits > 0 => {
+                let most = 1i64.checked_shl(swizzle.base + swizzle.bits);
+                most.map_or(whole, |m| whole.min(m))
+            }
+            false => whole,
         };
         Ok(TileStorage::Shared(Rc::new(SharedTile {
             array: self.shared.len() as u32 - 1,
@@ -253,9 +259,15 @@ impl Lower<'_> {
     fn shared_index(&mut self, s: &SharedTile, at: &At) -> Reg {
         let mut stride = 1i64;
         let mut terms = vec![];
-        for &(a, n) in s.axes.iter().rev() {
+        for (i, &(a, n)) in s.axes.iter().rev().enumerate() {
             let base = self.axis(a).base;
             let p = self.b.sub(at.coord[a as usize], base);
+            if i == 0 && s.panels() > 1 {
+                terms.push((self.remainder(p, s.line), 1));
+                terms.push((self.quotient(p, s.line), s.elements / s.panels()));
+                stride = s.line;
+                continue;
+            }
             terms.push((p, stride));
             stride *= n;
         }

@@ -4,15 +4,13 @@
 use super::matrix::{Contraction, Left, Staged};
 use super::parts::{CHUNK, Elements};
 use super::state::{Lower, Result, SharedTile};
+use super::warpgroup::Words;
 use super::warpgroup_parts::products_of;
 use crate::simt::ir::{Inst, LeftFactor, Op, Reg, Ty, Var, Warpgroup};
 
 /// Rows of a block, and words of a block that a lane has of its row: one in four.
 const BLOCK: i64 = 8;
 const QUARTER: i64 = 4;
-
-/// Words of a left factor by number of the instruction along the rows and step along the depth.
-type Words = Vec<Vec<[Reg; 4]>>;
 
 impl Lower<'_> {
     /// The products of all instructions of the warpgroup, added to the sums. Those of the piece before, which
@@ -123,7 +121,7 @@ impl Lower<'_> {
     }
 
     /// Begins the products of all instructions with words of the left factor, which are added to sums or are `fresh` ones.
-    fn products_of_words(
+    pub(super) fn products_of_words(
         &mut self,
         p: &Contraction,
         (sums, fresh): (&[Vec<Var>], bool),
@@ -132,7 +130,7 @@ impl Lower<'_> {
     ) -> Result<()> {
         self.along_rows(p)?;
         for (step, depth) in (0..p.depth).step_by(p.fragment.k as usize).enumerate() {
-            let b = self.lines(right, b, (None, 0), (BLOCK, depth))?;
+            let b = self.right_lines(p, right, b, depth)?;
             for (i, line) in words.iter().enumerate() {
                 self.b.push(Inst::Warpgroup(Warpgroup::Multiply {
                     fragment: p.fragment,

@@ -24,10 +24,11 @@ fn written(body: &[Inst], out: &mut BTreeSet<u32>) {
     }
 }
 
-/// What all threads do, both sides, and what those that compute do behind them.
+/// What all threads do, both sides, and what those that compute do between and behind them.
 struct Parts<'a> {
-    all: Vec<&'a Inst>,
+    all: &'a [Inst],
     sides: [Side<'a>; 2],
+    between: &'a [Inst],
     rest: &'a [Inst],
 }
 
@@ -40,8 +41,9 @@ fn parts(body: &[Inst]) -> Option<Parts<'_>> {
         _ => None,
     };
     Some(Parts {
-        all: body[..second].iter().filter(|i| !side(i)).collect(),
+        all: &body[..first],
         sides: [of(first)?, of(second)?],
+        between: &body[first + 1..second],
         rest: &body[second + 1..],
     })
 }
@@ -120,6 +122,9 @@ impl<M: Memory> Machine<'_, M> {
     fn computed(&mut self, s: &mut Progress, task: usize, on: &[bool]) -> Result<(), StopReason> {
         if s.p.walk.is_some() {
             self.enter_task(s, task, on)?;
+        }
+        for i in s.parts.between {
+            self.inst(i, on)?;
         }
         let first = task as i64 * s.pieces;
         let behind = i64::from(s.p.behind);

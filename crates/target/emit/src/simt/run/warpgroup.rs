@@ -1,7 +1,7 @@
 //! Products of warpgroups, which go on beside what follows: they are made when their group is waited for, and what
 //! they read is not written before.
 use super::super::ir::{LeftFactor, Lines, Reg, Var, Warpgroup};
-use super::matrix::added;
+use super::matrix::{added, half_value};
 use super::proxy::{Factor, GROUP, LeftRead, Product, Seen};
 use super::{Machine, Memory, R, StopReason};
 use crate::simt::arith::TF32;
@@ -12,24 +12,29 @@ use layout::DType;
 const WARP: usize = 32;
 /// Lines of a block of a factor.
 const BLOCK: i64 = 8;
-/// Rows of an instruction, and its depth where threads have words of the left factor, which are f32.
+/// Rows of an instruction.
 const ROWS: usize = 64;
-const WORDS_DEPTH: usize = 8;
 
-/// Elements of a factor of so many lines, `deep` of each.
-fn places(f: &Factor, lines: i64, deep: i64) -> impl Iterator<Item = i64> + use<> {
+/// Elements of a factor of so many rows or columns, `deep` of each.
+fn places(f: &Factor, own: i64, deep: i64) -> impl Iterator<Item = i64> + use<> {
     let (l, first) = *f;
-    (0..lines).flat_map(move |n| {
-        let line = first + n / BLOCK * i64::from(l.pitch) + n % BLOCK * i64::from(l.line);
+    (0..own).flat_map(move |n| {
         (0..deep).map(move |k| {
-            let (width, depth) = (i64::from(l.line), i64::from(l.depth));
-            let own = match depth {
-                0 => k,
-                _ => k / width * depth + k % width,
+            let (line, within) = if l.across { (k, n) } else { (n, k) };
+            let line = first + line / BLOCK * i64::from(l.pitch) + line % BLOCK * i64::from(l.line);
+            let (width, beyond) = (i64::from(l.line), i64::from(l.beyond));
+            let within = match beyond {
+                0 => within,
+                _ => within / width * beyond + within % width,
             };
-            swizzled(line + own, &l)
+            swizzled(line + within, &l)
         })
     })
+}
+
+/// The elements of 16 bits in a word.
+fn halves(d: DType, bits: u64) -> [f64; 2] {
+    [bits, bits >> 16].map(|b| half_value(b as u16, d))
 }
 
 /// Where element `at` of the array lies.
@@ -145,17 +150,26 @@ impl<M: Memory> Machine<'_, M> {
         Ok(out)
     }
 
-    /// Rows of a left factor that threads have words of, which must be those that the product began with.
-    fn rows(&self, (words, began): (&[Reg; 4], &[[u64; 4]]), first: usize) -> R<Vec<f64>> {
-        let mut out = vec![0.0; ROWS * WORDS_DEPTH];
+    /// Rows of a left factor of so many elements each that threads have words of, which must be those that the product
+    /// began with.
+    fn rows(
+        &self,
+        (f, words, began): (&Fragment, &[Reg; 4], &[[u64; 4]]),
+        first: usize,
+    ) -> R<Vec<f64>> {
+        let (deep, each) = (f.k as usize, (32 / f.input.bits()) as usize);
+        let mut out = vec![0.0; ROWS * deep];
         for (lane, own) in began.iter().enumerate() {
             if words.map(|r| self.get(r, first + lane)) != *own {
                 return Err("words of a left factor change while a product reads them".into());
             }
-            let (row, depth) = (lane / WARP * 16 + lane % WARP / 4, lane % 4);
+            let (row, depth) = (lane / WARP * 16 + lane % WARP / 4, lane % 4 * each);
             for (i, &bits) in own.iter().enumerate() {
-                let at = (row + i % 2 * 8) * WORDS_DEPTH + depth + i / 2 * 4;
-                out[at] = f32::from_bits(bits as u32 & TF32).into();
+                let at = (row + i % 2 * 8) * deep + depth + i / 2 * 4 * each;
+                match each {
+                    1 => out[at] = f32::from_bits(bits as u32 & TF32).into(),
+                    _ => out[at..at + 2].copy_from_slice(&halves(f.input, bits)),
+                }
             }
         }
         Ok(out)
@@ -165,7 +179,7 @@ impl<M: Memory> Machine<'_, M> {
         let f = p.fragment;
         let left = match &p.a {
             LeftRead::Lines(a) => self.factor(a, f.m, f.k, first)?,
-            LeftRead::Words(words, began) => self.rows((words, began), first)?,
+            LeftRead::Words(words, began) => self.rows((&f, words, began), first)?,
         };
         let right = self.factor(&p.b, f.n, f.k, first)?;
         let k = f.k as usize;

@@ -1,8 +1,8 @@
 //! Attention: scores, folds over them, and what they weigh, in one kernel.
 use super::super::candidate::Candidate;
 use super::super::product::Product;
-use super::shape::{Gpu, Numbered, Shape};
-use kernel::{AxisId, AxisTile};
+use super::shape::{Gpu, Numbered, Shape, WARP};
+use kernel::{AxisId, AxisTile, Fragment, TileId};
 use layout::DType;
 
 impl Gpu<'_> {
@@ -19,8 +19,8 @@ impl Gpu<'_> {
         let (Some(depth), Some(width)) = (known(&scores.over), known(&values.columns)) else {
             return vec![];
         };
-        // The weights are the next product's factor where threads hold them.
-        if self.fragment.is_some_and(|f| f.warps() > 1) {
+        let group = self.fragment.filter(|f| f.warps() > 1);
+        if group.is_some_and(|f| !self.read_by_warpgroups(f, scores, values)) {
             return vec![];
         }
         let [key] = values.over.as_slice() else {
@@ -37,7 +37,8 @@ impl Gpu<'_> {
         };
         let parts = self.fragment.is_some_and(|f| f.products() > 1);
         let mut found = vec![];
-        for &(m, n) in &self.gpu.tiles {
+        let fits = |t: &&(u32, u32)| group.is_none_or(|f| t.1 == f.n && t.0 >= f.m);
+        for &(m, n) in self.gpu.tiles.iter().filter(fits) {
             // Products in parts have sums of their own beside those of the whole.
             let (n, own) = match parts {
                 true => (n / 2, (n / 2).max(width)),
@@ -56,33 +57,51 @@ impl Gpu<'_> {
             let grid: Vec<AxisTile> = batch.chain(rows).collect();
             for &threads in &self.gpu.threads {
                 let warps = threads / 32;
-                if self.fragment.is_some() && m % (warps * 16) != 0 {
+                let each = group.map_or(1, |f| f.warps());
+                if self.fragment.is_some() && (m % (warps * 16) != 0 || warps % each != 0) {
                     continue;
                 }
-                found.extend(self.pipelined((threads, &grid), |stages| {
-                    let shape = Shape {
-                        grid: grid.clone(),
-                        loops: vec![AxisTile {
-                            axis: *key,
-                            tile: n.into(),
-                        }],
-                        rows: &scores.rows,
-                        columns: &values.columns,
-                        staged: vec![(scores.a, 1), (scores.b, stages), (values.b, stages)],
-                        // A thread's sums are the next fragment of elements of 16 bits alone.
-                        shared: self
-                            .fragment
-                            .is_none_or(|f| f.input == DType::F32)
-                            .then_some(values.a),
-                        warps: [warps, 1],
-                        copiers: 0,
-                        deep: 1,
-                        raster: 1,
-                    };
-                    self.fitting(&numbered, shape, m * (2 * n + width + own) / threads)
-                }));
+                for copiers in self.copiers() {
+                    let all = threads + copiers * WARP;
+                    found.extend(self.pipelined((all, &grid), |stages| {
+                        let shape = Shape {
+                            grid: grid.clone(),
+                            loops: vec![AxisTile {
+                                axis: *key,
+                                tile: n.into(),
+                            }],
+                            rows: &scores.rows,
+                            columns: &values.columns,
+                            staged: vec![(scores.a, 1), (scores.b, stages), (values.b, stages)],
+                            // A thread's sums are the next fragment of elements of 16 bits alone.
+                            shared: self
+                                .fragment
+                                .is_none_or(|f| f.input == DType::F32)
+                                .then_some(values.a),
+                            warps: [warps, 1],
+                            copiers,
+                            deep: 1,
+                            raster: 1,
+                        };
+                        // Scores, weights, and what they weigh; a warpgroup's weights are words of two.
+                        let weights = if group.is_some() { n / 2 } else { n };
+                        self.fitting(&numbered, shape, m * (n + weights + width + own) / threads)
+                    }));
+                }
             }
         }
         found
+    }
+
+    /// Whether a warpgroup's instructions read the factors of both products as they lie: those of scores along the depth,
+    /// values across it, while threads hold the weights.
+    fn read_by_warpgroups(&self, f: Fragment, scores: &Product, values: &Product) -> bool {
+        let along = |t: TileId, axes: &[AxisId]| {
+            let source = self.space.source(t);
+            source.is_some_and(|o| self.space.unit_axis(o, axes).is_some())
+        };
+        f.turns_right()
+            && [scores.a, scores.b].iter().all(|&t| along(t, &scores.over))
+            && along(values.b, &values.columns)
     }
 }

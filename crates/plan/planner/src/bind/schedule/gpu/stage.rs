@@ -1,5 +1,5 @@
 //! Factors in shared memory: where they lie there, and what that takes.
-use super::super::gpu_swizzle::{group_lines, line_swizzle, word_swizzle};
+use super::super::gpu_swizzle::{group_lines, line_swizzle, parted_lines, word_swizzle};
 use super::shape::{Gpu, Renumbered, Shape};
 use super::spread::summed;
 use kernel::{AxisId, Kernel, Place, Stmt, Swizzle, TileId};
@@ -25,9 +25,9 @@ impl Gpu<'_> {
 
     /// Whether `t` is read as a left factor of 16 bits alone, which is packed from what threads hold.
     fn packed(&self, kernel: &Kernel, t: TileId) -> bool {
-        let whole = self.fragment.is_some_and(|f| {
-            f.warps() == 1 && f.input.bits() == 16 && f.input == kernel.tiles[t as usize].dtype
-        });
+        let whole = self
+            .fragment
+            .is_some_and(|f| f.input.bits() == 16 && f.input == kernel.tiles[t as usize].dtype);
         let mut readers = kernel.body.iter().filter(|s| s.reads().contains(&t));
         let left = |s: &Stmt| matches!(s, Stmt::Contract { a, b, .. } if *a == t && *b != t);
         whole && readers.next().is_some_and(left) && readers.next().is_none()
@@ -60,7 +60,7 @@ impl Gpu<'_> {
             let least = if self.fragment.is_some() { 8 } else { 32 };
             let bits = kernel.tiles[tile as usize].dtype.bits().max(least);
             let swizzle = match self.fragment {
-                Some(f) if f.warps() > 1 => group_lines(f, u32::try_from(line).ok()?)?,
+                Some(f) if f.warps() > 1 => parted_lines(f, u32::try_from(line).ok()?)?,
                 Some(_) if bits == 16 => self.swizzle(u32::try_from(line).ok()?)?,
                 Some(_) if bits == 32 => word_swizzle(line, summed(kernel, tile, last)),
                 Some(f) if f.along_depth() => {
