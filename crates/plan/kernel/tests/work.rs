@@ -1,7 +1,7 @@
 //! Work counted by hand against work read off the programs.
 use crate::common;
 use common::*;
-use kernel::{TileProgram, work};
+use kernel::{Term, TileProgram, work};
 use layout::{DType, Dim, DimBox};
 use machine::{Machine, UnitClass};
 use shopfloor_kernel as kernel;
@@ -34,6 +34,8 @@ fn edge_tiles_of_a_gpu_are_whole() {
     let k = gemm(n.clone(), n.clone(), known(64), DType::F16);
     let w = count(k.clone(), gemm_gpu(), &m);
     assert_eq!(w.ops_of(UnitClass::Tensor), 2.0 * 256.0 * 256.0 * 64.0);
+    // The model's work is what there is, however it is tiled.
+    assert_eq!(w.flop(), 2.0 * 129.0 * 129.0 * 64.0);
     // What is stored is what there is.
     let l2 = w.traffic_at(m.level_index("L2").unwrap());
     assert_eq!(l2.stored, 2.0 * 129.0 * 129.0);
@@ -125,6 +127,40 @@ fn odd_extents_count_exactly() {
         &m,
     );
     assert_eq!((w.flop(), w.tasks), (0.0, 0));
+}
+
+/// Panels of 16 columns are filled up with zeros, which are no bytes of the model.
+#[test]
+fn packed_panels_hold_what_the_model_has() {
+    let (m, n, k) = (known(64), known(17), known(32));
+    let mut packed = gemm(m.clone(), n.clone(), k.clone(), DType::F32);
+    let b = &mut packed.operands[1];
+    let leaf = |extent: i64, stride: i64| layout::Leaf {
+        extent: known(extent),
+        stride: known(stride),
+    };
+    b.access.terms = vec![
+        Term {
+            axis: 1,
+            leaves: vec![leaf(2, 32 * 16), leaf(16, 1)],
+        },
+        Term::flat(2, k.clone(), known(16)),
+    ];
+    b.elements = known(2 * 32 * 16);
+    let cpu = machine("zen5-2core.toml");
+    for (schedule, on) in [
+        (gemm_cpu(64, 17, 32), &cpu),
+        (gemm_gpu(), &machine("a100.toml")),
+    ] {
+        let plain = count(
+            gemm(m.clone(), n.clone(), k.clone(), DType::F32),
+            schedule.clone(),
+            on,
+        );
+        let w = count(packed.clone(), schedule, on);
+        assert_eq!(w.unique_bytes(), plain.unique_bytes());
+        assert_eq!(w.unique_read, 4.0 * (64.0 * 32.0 + 17.0 * 32.0 + 17.0));
+    }
 }
 
 #[test]

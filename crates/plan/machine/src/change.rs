@@ -262,7 +262,7 @@ impl Change {
     /// More workers have more units and more private memories; what they share stays as it is.
     fn workers(&self, m: &mut Machine) -> bool {
         let old = m.workers.count.value.max(1) as f64;
-        let new = self.how.of(old).round().clamp(1.0, 1e6);
+        let new = self.how.of(old).round().min(1e6);
         let f = new / old;
         m.workers.count = Sourced::assumed(new as u64);
         for u in &mut m.units {

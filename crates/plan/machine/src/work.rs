@@ -45,7 +45,8 @@ pub struct Work {
     /// Statements on tiles that all tasks together execute, one for every pass of their loops.
     #[serde(default)]
     pub statements: u64,
-    /// Operations among those of matrix units that the model has not: a product of f32 in parts takes three for one.
+    /// Operations among those of contractions that the model has not: a product of f32 in parts takes three for one,
+    /// and tiles of a GPU reach beyond the extents.
     #[serde(default)]
     pub repeated: f64,
     /// Rows that statements go through on a CPU: neighbours in memory that one inner loop takes.

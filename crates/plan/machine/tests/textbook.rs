@@ -388,6 +388,11 @@ fn rooflines_at_every_level() {
     assert_eq!(r.bound.to_string(), "memory:L2");
     near(r.ops, 313e9, 1e-9);
     assert!(r.level("L1").unwrap().ops_per_byte.is_infinite());
+    // What units do beyond the model's work takes their time and is none of it.
+    w.repeated = 12e9;
+    let padded = calc::roofline(&a, &w);
+    near(padded.ops, 301e9, 1e-9);
+    near(padded.compute_s, r.compute_s, 1e-9);
     assert!(calc::roofline_of(&m, UnitClass::Tensor, NumType::F8, &ideal).is_none());
     let none = calc::roofline(&a, &shopfloor_machine::Work::default());
     assert_eq!((none.seconds, none.compute_rate()), (0.0, 0.0));

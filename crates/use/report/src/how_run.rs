@@ -40,11 +40,13 @@ impl HowRun {
         crate::units::plural(count as u64, one)
     }
 
-    /// For a headline, behind the device: `, launch graph, precision f32`.
+    /// For a headline, behind the device: `, launch graph, precision f32`, or that nothing ran on it.
     pub fn headline(&self) -> String {
         let mut out = String::new();
-        if let Some(l) = &self.launch {
-            out += &format!(", launch {l}");
+        match self.launch.as_deref() {
+            Some("none") => out += ", every step on the CPU and none on the GPU",
+            Some(l) => out += &format!(", launch {l}"),
+            None => {}
         }
         if let Some(p) = &self.precision {
             let asked = p.split(':').next().unwrap_or(p);

@@ -240,7 +240,7 @@ impl Inspection {
         let _ = writeln!(out, "\n{}", style.heading("fused into kernels"));
         let mut t = Table::new(&[
             ("  nodes", Align::Wrap),
-            ("family", Align::Left),
+            ("kind", Align::Left),
             ("FLOP", Align::Right),
             ("ops", Align::Right),
             ("bytes", Align::Right),
@@ -267,6 +267,10 @@ impl Inspection {
             ]);
         }
         out.push_str(&t.render(style));
+        let kinds = crate::step::kinds(order.iter().map(|k| k.family.as_str()));
+        for line in units::wrapped(&kinds, style.width.saturating_sub(2)) {
+            let _ = writeln!(out, "  {}", style.faint(&line));
+        }
         if order.len() < self.kernels.len() {
             let _ = writeln!(
                 out,

@@ -167,7 +167,7 @@ impl LoadReport {
         );
         let _ = writeln!(
             out,
-            "ready to run (proved, compiled, packed) in {}; a request inside the box makes {}",
+            "ready to run (proved, compiled, packed) in {}; a request of sizes that it covers makes {}",
             ms(p.model + p.first),
             units::plural(self.plans_inside as u64, "plan"),
         );

@@ -116,15 +116,18 @@ impl MemoryView {
         self
     }
 
+    /// How often scratch is there: callers bring their own, and one of them is a worker itself.
+    fn scratches(&self) -> u64 {
+        (self.workers + self.requests).saturating_sub(1)
+    }
+
     fn sum(&mut self) {
-        // Callers bring scratch of their own; one of them is a worker itself.
-        let scratches = (self.workers + self.requests).saturating_sub(1);
         self.total = self
             .packed
             .saturating_add(self.weights_in_place)
             .saturating_add(self.late)
             .saturating_add(self.arena.saturating_mul(self.requests))
-            .saturating_add(self.scratch.saturating_mul(scratches));
+            .saturating_add(self.scratch.saturating_mul(self.scratches()));
     }
 
     /// As a table.
@@ -133,7 +136,7 @@ impl MemoryView {
         let mut t = Table::new(&[
             ("what", Align::Left),
             ("bytes", Align::Right),
-            ("", Align::Left),
+            ("", Align::Wrap),
         ]);
         let mut row = |what: &str, bytes: u64, note: &str| {
             t.row(vec![format!("  {what}"), size(bytes), note.into()]);
@@ -155,28 +158,39 @@ impl MemoryView {
                 "of what is planned when the data gives its sizes, its arena not counted",
             );
         }
-        row(
-            "arena",
-            self.arena,
-            &format!("per request; up to {} run at once", self.requests),
-        );
+        let values = match self.requests {
+            0 | 1 => "values between the steps of a request".into(),
+            n => format!(
+                "values between steps: {} for each of {n} requests at once",
+                size(self.arena)
+            ),
+        };
+        row("arena", self.arena.saturating_mul(self.requests), &values);
+        let who = match self.requests {
+            0 | 1 => units::plural(self.scratches(), "worker"),
+            _ => format!("{} workers and callers", self.scratches()),
+        };
         row(
             "scratch",
-            self.scratch,
+            self.scratch.saturating_mul(self.scratches()),
             &format!(
-                "per worker and request; {}",
-                units::plural(self.workers, "worker")
+                "what a task keeps for itself: {} for each of {who}",
+                size(self.scratch)
             ),
         );
-        row("total", self.total, "at most, of the above together");
+        row("total", self.total, "at most: the rows above together");
         row(
             "beside",
             self.beside,
-            "at most, for program, plan and outputs kept for reuse",
+            "at most, not in the total: the program, the plan, outputs kept for reuse",
         );
-        row("inputs and outputs", self.ports, "the caller's");
+        row(
+            "inputs and outputs",
+            self.ports,
+            "the caller's, not in the total",
+        );
         if self.state > 0 {
-            row("state", self.state, "per stream");
+            row("state", self.state, "of each stream, not in the total");
         }
         t.render(style)
     }

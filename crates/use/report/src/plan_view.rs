@@ -1,5 +1,6 @@
 //! A plan as a table: steps, decisions, division.
 use crate::bodies::{bodies_text, bodies_us};
+use crate::step::kinds;
 use crate::table::{Align, Style, Table};
 use crate::{BodyView, HowRun, MemoryView, StepView, units};
 use machine::WayTime;
@@ -57,6 +58,8 @@ pub struct PlanView {
     pub note: Option<String>,
     /// Predicted time of a request, microseconds, with branches and loop bodies.
     pub predicted_us: f64,
+    /// What leads from the times of the steps, one after the other, to that of a request: they add up to it.
+    pub parts: Vec<PartView>,
     /// Where the prediction may lie, microseconds.
     pub interval_us: (f64, f64),
     /// Contraction FLOP of a request.
@@ -80,6 +83,19 @@ pub struct WayView {
     pub copies_us: f64,
 }
 
+impl WayView {
+    /// What it is made of, in words.
+    fn parts_text(&self) -> String {
+        let seconds = |us: f64| units::seconds(us * 1e-6);
+        format!(
+            "{} in kernels and host steps, {} copying, {} between and around them",
+            seconds(self.bodies_us),
+            seconds(self.copies_us),
+            seconds((self.predicted_us - self.bodies_us - self.copies_us).max(0.0))
+        )
+    }
+}
+
 impl From<&WayTime> for WayView {
     fn from(t: &WayTime) -> WayView {
         WayView {
@@ -89,6 +105,15 @@ impl From<&WayTime> for WayView {
             copies_us: t.copies_s * 1e6,
         }
     }
+}
+
+/// A part of a request's predicted time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PartView {
+    /// What it is, in words.
+    pub what: String,
+    /// Microseconds; less than none where something is saved.
+    pub us: f64,
 }
 
 /// How requests are run side by side.
@@ -194,7 +219,7 @@ impl PlanView {
                 }
             }
         }
-        PlanView {
+        let view = PlanView {
             model: plan.model.clone(),
             machine: names(plan, &|d| &d.machine),
             machine_hash: device.map_or_else(String::new, |d| d.machine_hash.clone()),
@@ -219,6 +244,7 @@ impl PlanView {
             division: None,
             note: None,
             predicted_us: plan.predicted.time_s * 1e6,
+            parts: vec![],
             interval_us: (
                 plan.predicted.interval.0 * 1e6,
                 plan.predicted.interval.1 * 1e6,
@@ -226,7 +252,41 @@ impl PlanView {
             flop,
             unique_bytes: unique,
             whys: plan.whys.clone(),
-        }
+        };
+        view.with_parts()
+    }
+
+    /// The same with the parts of its predicted time.
+    fn with_parts(mut self) -> PlanView {
+        let steps: f64 = self.steps.iter().map(|s| s.predicted_us).sum();
+        let inside = bodies_us(&self.bodies);
+        let rest = self.predicted_us - inside - steps;
+        let (of_steps, of_rest) = match (self.ways.is_empty(), &self.how.launch) {
+            (false, Some(way)) => (
+                ", each with a launch of its own",
+                format!("by --launch {way}, with its copies and waits, in place of those launches"),
+            ),
+            _ if rest < 0.0 => (
+                "",
+                "steps that do not wait for each other run side by side".into(),
+            ),
+            _ => ("", "waits between steps".into()),
+        };
+        let all = [
+            (format!("the steps, one after the other{of_steps}"), steps),
+            (of_rest, rest),
+            ("branches and loop bodies".into(), inside),
+        ];
+        let told = |us: f64| us.abs() > TOLD * self.predicted_us;
+        self.parts = match told(rest) || told(inside) {
+            true => all
+                .into_iter()
+                .filter(|(_, us)| told(*us))
+                .map(|(what, us)| PartView { what, us })
+                .collect(),
+            false => vec![],
+        };
+        self
     }
 
     /// The same with branches and loop bodies: their memory is added, and their time to the
@@ -242,7 +302,7 @@ impl PlanView {
         self.interval_us.0 += more;
         self.interval_us.1 += more;
         self.bodies = bodies;
-        self
+        self.with_parts()
     }
 
     /// The same with steps that reach the GPU by the way `chosen`, one of `all`, branches and loop bodies left out.
@@ -256,7 +316,19 @@ impl PlanView {
         self.interval_us.1 = (self.interval_us.1 + more).max(self.predicted_us);
         self.how.launch = Some(chosen.way.to_string());
         self.ways = all.iter().map(WayView::from).collect();
-        self
+        self.with_parts()
+    }
+
+    /// The note, and the parts of the predicted time where it is not the sum of the steps.
+    pub(crate) fn note_and_parts(&self) -> Option<String> {
+        let part = |p: &PartView| format!("{} {}", units::seconds(p.us * 1e-6), p.what);
+        let parts: Vec<String> = self.parts.iter().map(part).collect();
+        let sum = (!parts.is_empty()).then(|| {
+            let all = units::seconds(self.predicted_us * 1e-6);
+            format!("{all} is {}", parts.join(", "))
+        });
+        let all: Vec<String> = self.note.iter().cloned().chain(sum).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 
     /// How steps reach the GPU, and what each way is predicted to take; with `why` what of it is what.
@@ -276,12 +348,7 @@ impl PlanView {
             let all = format!("{} {}", w.way, seconds(w.predicted_us));
             match why {
                 false => all,
-                true => format!(
-                    "{all} ({} in steps, {} copying, {} between and around)",
-                    seconds(w.bodies_us),
-                    seconds(w.copies_us),
-                    seconds((w.predicted_us - w.bodies_us - w.copies_us).max(0.0))
-                ),
+                true => format!("{all} ({})", w.parts_text()),
             }
         };
         let ways: Vec<String> = self.ways.iter().map(one).collect();
@@ -378,12 +445,12 @@ impl PlanView {
         let mut t = Table::new(&[
             ("step", Align::Right),
             ("nodes", Align::Wrap),
-            ("family", Align::Left),
+            ("kind", Align::Left),
             ("tiles", Align::Wrap),
             ("tasks", Align::Right),
             ("predicted", Align::Right),
             ("bytes", Align::Right),
-            ("bound", Align::Left),
+            ("bound by", Align::Left),
         ]);
         let mut control = self.control.iter().peekable();
         let shared = units::common_path(
@@ -417,6 +484,15 @@ impl PlanView {
             t.row(vec!["".into(), text.clone(), "control".into()]);
         }
         out.push_str(&t.render(style));
+        let legend = format!(
+            "{}tiles: extents of one task | of a pass of its loops | registers of a CPU's inner loop \
+             (rows x lanes), or threads of a CTA and its warps (rows x columns). bound by: what takes longest; launch is \
+             what starting a step costs, latency what its first access and hand-offs do.",
+            kinds(self.steps.iter().map(|s| s.family.as_str()))
+        );
+        for line in units::wrapped(&legend, style.width) {
+            let _ = writeln!(out, "{}", style.faint(&line));
+        }
         out
     }
 
@@ -432,10 +508,9 @@ impl PlanView {
                 units::seconds(init * 1e-6)
             );
         }
-        let _ = writeln!(
-            out,
-            "\n{}\n  predicted {} ({} .. {}), {}, {} of distinct bytes in {}",
-            style.heading("one request"),
+        let _ = writeln!(out, "\n{}", style.heading("one request"));
+        let head = format!(
+            "predicted {} ({} .. {}), {}, {} of distinct bytes in {}",
             units::seconds(self.predicted_us * 1e-6),
             units::seconds(self.interval_us.0 * 1e-6),
             units::seconds(self.interval_us.1 * 1e-6),
@@ -443,16 +518,24 @@ impl PlanView {
             units::bytes(self.unique_bytes),
             units::plural(self.steps.len() as u64, "step"),
         );
-        let steps: f64 = self.steps.iter().map(|s| s.predicted_us).sum();
-        if self.bodies.is_empty() && self.ways.is_empty() && steps > ABREAST * self.predicted_us {
-            let _ = writeln!(
-                out,
-                "  some steps do not wait for each other and run side by side: {} one after the other",
-                units::seconds(steps * 1e-6),
-            );
+        let indented = |out: &mut String, text: &str| {
+            for line in units::wrapped(text, style.width.saturating_sub(2)) {
+                let _ = writeln!(out, "  {line}");
+            }
+        };
+        indented(&mut out, &head);
+        for p in &self.parts {
+            let _ = writeln!(out, "  {:>10}  {}", units::seconds(p.us * 1e-6), p.what);
+        }
+        let way = self
+            .ways
+            .iter()
+            .find(|w| Some(&w.way) == self.how.launch.as_ref());
+        if let Some(w) = way {
+            indented(&mut out, &format!("of it {}", w.parts_text()));
         }
         for line in bodies_text(&self.bodies) {
-            let _ = writeln!(out, "  {line}");
+            indented(&mut out, &line);
         }
         out
     }
@@ -467,5 +550,5 @@ fn said(out: &mut String, style: Style, what: &str, text: &str) {
     }
 }
 
-/// How many times as long steps must be predicted to take one after the other for that to be told.
-const ABREAST: f64 = 1.02;
+/// Share of a request below which what is beside its steps is not told: figures have three digits.
+const TOLD: f64 = 0.005;

@@ -420,7 +420,7 @@ impl Profile {
         let mut t = Table::new(&[
             ("step", Align::Right),
             ("nodes", Align::Wrap),
-            ("family", Align::Left),
+            ("kind", Align::Left),
             ("time", Align::Right),
             ("share", Align::Right),
             ("predicted", Align::Right),
@@ -502,7 +502,7 @@ impl Profile {
         let mut t = Table::new(&[
             ("step", Align::Right),
             ("nodes", Align::Wrap),
-            ("family", Align::Left),
+            ("kind", Align::Left),
             ("tiles", Align::Wrap),
             ("predicted", Align::Right),
             ("measured", Align::Right),

@@ -5,6 +5,7 @@ use layout::DimBox;
 use machine::Work;
 use plan::{Decisions, Step, StepWork};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// A step of a plan as tables show it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,6 +44,31 @@ pub struct StepView {
     pub bound: String,
     /// Why it is a host step, or why it has this schedule.
     pub reason: String,
+}
+
+/// What kernels of a family do, in words; nothing for what says it by its name.
+fn meaning(family: &str) -> Option<&'static str> {
+    Some(match family {
+        "contract" => "a matrix product",
+        "map" => "elementwise",
+        "row" => "a reduction of rows such as softmax or a norm",
+        "move" => "a copy or another order of elements",
+        "select" => "sorting or top-k",
+        "host" => "plain code on the CPU",
+        _ => return None,
+    })
+}
+
+/// What the kinds of kernels in a table are, each once; a sentence and a blank, or nothing.
+pub(crate) fn kinds<'f>(families: impl Iterator<Item = &'f str>) -> String {
+    let families: BTreeSet<&str> = families.collect();
+    let each = families
+        .iter()
+        .filter_map(|f| Some(format!("{f} is {}", meaning(f)?)));
+    match each.collect::<Vec<_>>() {
+        none if none.is_empty() => String::new(),
+        each => format!("kind: {}. ", each.join(", ")),
+    }
 }
 
 /// Tiles of a schedule: grid axes with their tiles, `|` and the looped axes, `|` and the micro-kernel

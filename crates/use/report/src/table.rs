@@ -57,6 +57,28 @@ pub enum Align {
     Wrap,
 }
 
+/// Columns to which text that goes on in a second line is narrowed at most.
+const NARROW: usize = 8;
+/// Blanks before what of a row goes on in further lines.
+const FOLDED: usize = 6;
+
+/// Columns that stand in one line, with their widths.
+struct Part {
+    from: usize,
+    indent: usize,
+    widths: Vec<usize>,
+}
+
+impl Part {
+    fn columns(&self) -> std::ops::Range<usize> {
+        self.from..self.from + self.widths.len()
+    }
+
+    fn width(&self) -> usize {
+        self.widths.iter().sum::<usize>() + 2 * self.widths.len().saturating_sub(1)
+    }
+}
+
 /// Cells in aligned columns, two blanks apart.
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -88,65 +110,99 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The table as lines, each ended by a line feed.
+    /// The table as lines, each ended by a line feed. What does not fit the style's width goes on in further lines
+    /// under every row, below headings of its own.
     pub fn render(&self, style: Style) -> String {
-        let cell = |r: &'_ Vec<String>, c: usize| r.get(c).map_or(0, |s| s.chars().count());
-        let mut widths: Vec<usize> = (0..self.columns.len())
-            .map(|c| {
-                self.rows
-                    .iter()
-                    .map(|r| cell(r, c))
-                    .max()
-                    .unwrap_or(0)
-                    .max(self.columns[c].0.chars().count())
-            })
-            .collect();
-        let gaps = 2 * self.columns.len().saturating_sub(1);
-        while widths.iter().sum::<usize>() + gaps > style.width {
-            let widest = (0..widths.len())
-                .filter(|&c| {
-                    let (head, align) = &self.columns[c];
-                    *align == Align::Wrap && widths[c] > head.chars().count().max(8)
-                })
-                .max_by_key(|&c| widths[c]);
-            match widest {
-                Some(c) => widths[c] -= 1,
-                None => break,
-            }
-        }
+        let parts = self.parts(style.width);
         let mut out = String::new();
         let heads: Vec<&str> = self.columns.iter().map(|c| c.0.as_str()).collect();
-        for line in self.lines(&heads, &widths) {
+        for line in parts.iter().flat_map(|p| self.lines(&heads, p)) {
             out.push_str(&style.heading(&line));
             out.push('\n');
         }
         for r in &self.rows {
             let cells: Vec<&str> = r.iter().map(String::as_str).collect();
-            for line in self.lines(&cells, &widths) {
-                out.push_str(&line);
-                out.push('\n');
+            for part in &parts {
+                // A row that ends early, such as one of control flow, has no further lines.
+                let empty = part
+                    .columns()
+                    .all(|c| cells.get(c).is_none_or(|s| s.is_empty()));
+                if part.from > 0 && empty {
+                    continue;
+                }
+                for line in self.lines(&cells, part) {
+                    out.push_str(&line);
+                    out.push('\n');
+                }
             }
         }
         out
     }
 
+    /// The columns with their widths, in as few lines as hold them in `width` columns.
+    fn parts(&self, width: usize) -> Vec<Part> {
+        let whole = self.shrunk(0, self.columns.len(), width);
+        if whole.width() <= width || self.columns.len() < 2 {
+            return vec![whole];
+        }
+        let (mut parts, mut from) = (Vec::new(), 0);
+        while from < self.columns.len() {
+            let indent = if from == 0 { 0 } else { FOLDED };
+            let room = width.saturating_sub(indent);
+            let mut to = from + 1;
+            while to < self.columns.len() && self.shrunk(from, to + 1, room).width() <= room {
+                to += 1;
+            }
+            parts.push(Part {
+                indent,
+                ..self.shrunk(from, to, room)
+            });
+            from = to;
+        }
+        parts
+    }
+
+    /// Columns `from..to`, those that may go on in a second line made narrower until all fit `room`.
+    fn shrunk(&self, from: usize, to: usize, room: usize) -> Part {
+        let head = |c: usize| self.columns[c].0.chars().count();
+        let cell = |r: &Vec<String>, c: usize| r.get(c).map_or(0, |s| s.chars().count());
+        let widest = |c: usize| self.rows.iter().map(|r| cell(r, c)).max().unwrap_or(0);
+        let mut part = Part {
+            from,
+            indent: 0,
+            widths: (from..to).map(|c| widest(c).max(head(c))).collect(),
+        };
+        while part.width() > room {
+            let may = |c: &usize| {
+                let least = head(*c).max(NARROW);
+                self.columns[*c].1 == Align::Wrap && part.widths[*c - from] > least
+            };
+            match (from..to).filter(may).max_by_key(|c| part.widths[c - from]) {
+                Some(c) => part.widths[c - from] -= 1,
+                None => break,
+            }
+        }
+        part
+    }
+
     /// A row as lines: as many as its longest cell has.
-    fn lines(&self, cells: &[&str], widths: &[usize]) -> Vec<String> {
-        let broken: Vec<Vec<String>> = widths
-            .iter()
-            .enumerate()
-            .map(|(c, width)| units::broken(cells.get(c).unwrap_or(&""), *width))
+    fn lines(&self, cells: &[&str], part: &Part) -> Vec<String> {
+        let of = |c: usize, width| units::broken(cells.get(c).unwrap_or(&""), width);
+        let broken: Vec<Vec<String>> = part
+            .columns()
+            .zip(&part.widths)
+            .map(|(c, width)| of(c, *width))
             .collect();
         let height = broken.iter().map(Vec::len).max().unwrap_or(1).max(1);
         let line = |n: usize| {
-            let mut text = String::new();
-            for (c, (_, align)) in self.columns.iter().enumerate() {
-                if c > 0 {
+            let mut text = " ".repeat(part.indent);
+            for (i, c) in part.columns().enumerate() {
+                if i > 0 {
                     text.push_str("  ");
                 }
-                let s = broken[c].get(n).map_or("", String::as_str);
-                let pad = widths[c].saturating_sub(s.chars().count());
-                match align {
+                let s = broken[i].get(n).map_or("", String::as_str);
+                let pad = part.widths[i].saturating_sub(s.chars().count());
+                match self.columns[c].1 {
                     Align::Right => text.extend([" ".repeat(pad).as_str(), s]),
                     _ => text.extend([s, " ".repeat(pad).as_str()]),
                 }

@@ -48,9 +48,17 @@ fn a_plan_as_a_page_says_what_plan_says() {
         "target",
         "memory",
         "goal",
-        "note",
     ] {
         assert_eq!(data[key], view[key], "{key}");
+    }
+    // The page has no list of parts: its note says what leads from the steps to the request.
+    let (note, own) = (
+        data["note"].as_str().unwrap(),
+        view["note"].as_str().unwrap(),
+    );
+    assert!(note.starts_with(own), "{note}");
+    for part in view["parts"].as_array().unwrap() {
+        assert!(note.contains(part["what"].as_str().unwrap()), "{note}");
     }
     let (a, b) = (
         data["steps"].as_array().unwrap(),

@@ -53,7 +53,7 @@ pub fn statements(
         ..Work::default()
     };
     for (at, o) in p.kernel().operands.iter().enumerate() {
-        let bytes = s.elements[at] * byte_size(o.dtype);
+        let bytes = s.touched(at) * byte_size(o.dtype);
         match o.role {
             crate::Role::Read => w.unique_read += bytes,
             crate::Role::Write => w.unique_written += bytes,
@@ -233,9 +233,10 @@ fn operations(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
                 None if input.is_float() => (UnitClass::Fma, NumType::from(sum), 1.0),
                 None => (UnitClass::Fma, NumType::from(input), 1.0),
             };
-            let own = 2.0 * times * padding(p, s, stmt);
-            w.add_ops(class, number, each * own);
-            w.repeated += (each - 1.0) * own;
+            let own = 2.0 * times;
+            let done = each * own * padding(p, s, stmt);
+            w.add_ops(class, number, done);
+            w.repeated += done - own;
         }
         Stmt::Fold {
             monoid,

@@ -169,6 +169,14 @@ impl Space {
         self.positions_where(&|a| runs_over(k, stmt, a))
     }
 
+    /// Distinct elements of operand `o` that the model has: one for every position of the axes that it depends on,
+    /// at most. What packing fills up is none of them.
+    pub fn touched(&self, o: usize) -> f64 {
+        let own = self.extent.iter().zip(&self.depends[o]);
+        let positions: f64 = own.filter(|(_, has)| **has).map(|(n, _)| n).product();
+        positions.min(self.distinct(o, &self.extent))
+    }
+
     /// Distinct elements of operand `o` when every axis has `len` positions.
     pub fn distinct(&self, o: usize, len: &[f64]) -> f64 {
         // `span` is the reach of what is covered so far, `count` the elements in it; a stride below

@@ -33,7 +33,7 @@ pub struct UnitRoof {
     pub class: UnitClass,
     /// Format of their inputs.
     pub dtype: NumType,
-    /// How many.
+    /// How many, with those that the model has not ([`Work::repeated`]).
     pub ops: f64,
     /// Operations per second of all workers.
     pub rate: f64,
@@ -44,7 +44,7 @@ pub struct UnitRoof {
 /// A computation under a machine's roofs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roofline {
-    /// Arithmetic operations; a multiply-add counts as two.
+    /// Arithmetic operations of the model; a multiply-add counts as two.
     pub ops: f64,
     /// By unit.
     pub units: Vec<UnitRoof>,
@@ -103,7 +103,7 @@ pub fn roofline(m: &Machine, work: &Work) -> Roofline {
         let t = work.traffic_at(i);
         t.loaded + t.stored
     };
-    build(m, units, &bytes)
+    build(m, (units, work.repeated), &bytes)
 }
 
 /// A computation that textbooks reason with: all of it on the fastest unit of a class and format, every
@@ -123,11 +123,16 @@ pub fn roofline_of(
         rate: u.all.value,
         seconds: of.ops / u.all.value,
     }];
-    Some(build(m, units, &|_| of.bytes))
+    Some(build(m, (units, 0.0), &|_| of.bytes))
 }
 
-fn build(m: &Machine, units: Vec<UnitRoof>, bytes: &dyn Fn(usize) -> f64) -> Roofline {
-    let ops: f64 = units.iter().map(|u| u.ops).sum();
+/// `repeated` are the operations among those of the units that the model has not.
+fn build(
+    m: &Machine,
+    (units, repeated): (Vec<UnitRoof>, f64),
+    bytes: &dyn Fn(usize) -> f64,
+) -> Roofline {
+    let ops = (units.iter().map(|u| u.ops).sum::<f64>() - repeated).max(0.0);
     let side = |tensor: bool| -> f64 {
         let own = units
             .iter()

@@ -468,7 +468,10 @@ impl PageData {
             target: view.target.clone(),
             threads: profile.map_or(view.workers, |p| p.threads as u32),
             goal: view.goal,
-            note: view.note.clone(),
+            note: match profile {
+                Some(_) => view.note.clone(),
+                None => view.note_and_parts(),
+            },
             predicted_us: profile.map_or(view.predicted_us, |p| p.predicted_us),
             interval_us: view.interval_us,
             measured: profile.map(|p| MeasuredRun {

@@ -87,7 +87,7 @@ fn bytes_of(values: &[ValueBox], b: &mut Build) {
             .collect();
         all.join(" + ")
     };
-    let sizes = "buffers of the plan, at the top of its box of dims";
+    let sizes = "buffers of the plan, at the largest sizes that it covers";
     b.number(
         "reads",
         "bytes of what it reads",
@@ -347,7 +347,7 @@ fn program_figures(s: &Subject, program: &TileProgram, b: &mut Build) {
         "shapes",
         "extents of the axes",
         &s.view.shapes,
-        "the kernel, at the top of the box of dims",
+        "the kernel, at the largest sizes that the plan covers",
     );
     let axes = match k.axes.len() {
         1 => "1 axis".to_string(),

@@ -422,7 +422,7 @@ pub fn ideal_of_plan(text: &str, m: &Machine, plan: &Plan, dtype: DType) -> Idea
     let (mut ops, mut flop, mut bytes) = (0.0, 0.0, 0.0);
     for s in steps {
         let w = &s.cost_work;
-        ops += w.ops_total() - w.ops_of(UnitClass::Element);
+        ops += w.ops_total();
         flop += w.flop();
         bytes += w.unique_bytes();
     }

@@ -58,12 +58,14 @@ impl RooflineView {
             let _ = writeln!(out, "  {line}");
         }
         if !self.target.is_empty() {
-            let _ = writeln!(
-                out,
-                "  kernels: {} ({}), read off their tile programs; predicted, not measured",
+            let kernels = format!(
+                "kernels: {} ({}), read off their tile programs; predicted, not measured",
                 crate::study::label(&self.kernels, self.unvalidated),
                 self.target
             );
+            for line in units::wrapped(&kernels, style.width.saturating_sub(2)) {
+                let _ = writeln!(out, "  {line}");
+            }
             let how = self.how.headline();
             if let Some(how) = how.strip_prefix(", ") {
                 let _ = writeln!(out, "  {how}");
@@ -286,11 +288,15 @@ const NAMED: usize = 8;
 
 /// One computation at every level.
 fn level_table(out: &mut String, p: &PointView, style: Style) {
+    // What has no place in the plot has no letter.
+    let mark = match p.mark {
+        ' ' => String::new(),
+        mark => format!("{mark}: "),
+    };
     let title = match p.predicted_s {
-        None => format!("{}: {}", p.mark, p.name),
+        None => format!("{mark}{}", p.name),
         Some(s) => format!(
-            "{}: our {} kernel, step {}: predicted {}, {} of it at the roof",
-            p.mark,
+            "{mark}our {} kernel, step {}: predicted {}, {} of it at the roof",
             p.family,
             p.name,
             units::seconds(s),
@@ -314,7 +320,10 @@ fn level_table(out: &mut String, p: &PointView, style: Style) {
             units::bytes(l.bytes),
             intensity(l.intensity),
             units::number(l.ridge),
-            units::flop_rate(l.roof),
+            match p.ops > 0.0 {
+                true => units::flop_rate(l.roof),
+                false => "-".into(),
+            },
             units::seconds(l.bytes_s),
             units::seconds(p.compute_s),
             match l.counts {
