@@ -70,7 +70,11 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
 /// As [`read`], and bytes that are no UTF-8.
 pub fn text(path: &Path, most: u64) -> Result<String> {
     let bytes = read(path, most)?;
-    String::from_utf8(bytes).map_err(|e| Error::new(ErrorKind::InvalidData, e))
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        let why = format!("it is no text: byte {at} is not UTF-8; give a text file");
+        Error::new(ErrorKind::InvalidData, why)
+    })
 }
 
 /// Gives `path` the contents that `fill` writes. What the path leads to is replaced as a whole once all is

@@ -6,7 +6,6 @@ use crate::{Constants, Errors, PredictError, gpus, rows};
 use machine::Machine;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 /// Which rows count.
 #[derive(Clone, Debug, Default)]
@@ -176,60 +175,5 @@ impl Report {
     /// None that a report can have.
     pub fn json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string_pretty(self)
-    }
-
-    /// The report as a table.
-    pub fn table(&self) -> String {
-        let percent = |v: Option<f64>| v.map_or("-".into(), |v| format!("{:.1}%", 100.0 * v));
-        let signed = |v: Option<f64>| v.map_or("-".into(), |v| format!("{:+.1}%", 100.0 * v));
-        let line = |source: &str, gpu: &str, op: &str, e: &Errors| {
-            [
-                source.to_string(),
-                gpu.to_string(),
-                op.to_string(),
-                e.rows.to_string(),
-                e.covered.to_string(),
-                percent(e.mean_ape),
-                percent(e.median_ape),
-                percent(e.wape),
-                signed(e.bias),
-                e.spearman.map_or("-".into(), |v| format!("{v:.3}")),
-            ]
-        };
-        let head = [
-            "source", "gpu", "op", "rows", "covered", "mean", "median", "weighted", "bias", "rank",
-        ];
-        let mut lines = vec![head.map(String::from)];
-        for g in &self.groups {
-            lines.push(line(&g.source, &g.gpu, &g.op, &g.errors));
-        }
-        lines.push(line("all", "", "", &self.overall));
-        let width = |c: usize| {
-            lines
-                .iter()
-                .map(|l| l[c].chars().count())
-                .max()
-                .unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..head.len()).map(width).collect();
-        let mut out = String::new();
-        for l in &lines {
-            let mut text = String::new();
-            for (c, cell) in l.iter().enumerate() {
-                let w = widths[c];
-                let _ = match c {
-                    0..=2 => write!(text, "{cell:w$}  "),
-                    _ => write!(text, "{cell:>w$}  "),
-                };
-            }
-            let _ = writeln!(out, "{}", text.trim_end());
-        }
-        if !self.uncovered.is_empty() {
-            let _ = writeln!(out, "\nnot covered:");
-            for (why, n) in &self.uncovered {
-                let _ = writeln!(out, "{n:>8}  {why}");
-            }
-        }
-        out
     }
 }

@@ -11,8 +11,9 @@ fn share(part: u64, of: u64) -> String {
     }
 }
 
-fn row(out: &mut String, name: &str, c: &Counts, text: &str) {
-    let cells = [
+fn cells(name: String, c: &Counts) -> [String; 8] {
+    [
+        name,
         c.issued.to_string(),
         share(c.lanes, 32 * c.issued),
         c.sectors.to_string(),
@@ -20,40 +21,67 @@ fn row(out: &mut String, name: &str, c: &Counts, text: &str) {
         c.wavefronts.to_string(),
         c.conflicts.to_string(),
         c.waits.to_string(),
-    ];
-    let _ = write!(out, "{name:>6}");
-    for (cell, width) in cells.iter().zip([11, 6, 10, 10, 10, 10, 7]) {
-        let _ = write!(out, " {cell:>width$}");
-    }
-    let room = 100usize.saturating_sub(6 + 64 + 7 + 2);
-    let text: String = text.chars().take(room).collect();
-    let _ = writeln!(out, "  {}", text.trim_end());
+    ]
 }
 
-/// Counters by line, with the start of each line of `source`, and in total: at most 100 columns.
-pub fn counters_table(c: &Counters, source: &str) -> String {
-    let lines: Vec<&str> = source.lines().collect();
-    let mut out = String::new();
-    let heads = [
-        ("line", 6),
-        ("issued", 11),
-        ("lanes", 6),
-        ("sectors", 10),
-        ("lines", 10),
-        ("wavefronts", 10),
-        ("conflicts", 10),
-        ("waits", 7),
-    ];
-    for (k, (head, width)) in heads.iter().enumerate() {
-        let gap = if k == 0 { "" } else { " " };
-        let _ = write!(out, "{gap}{head:>width$}");
+/// Fewest columns for the text of a line.
+const TEXT: usize = 12;
+
+/// `text` in pieces of at most `room` characters, broken after a blank where there is one in the second half.
+pub(crate) fn pieces(text: &str, room: usize) -> Vec<String> {
+    let chars: Vec<char> = text.chars().collect();
+    let (mut out, mut rest) = (Vec::new(), &chars[..]);
+    while rest.len() > room {
+        let blank = rest[..room].iter().rposition(|c| *c == ' ');
+        let end = blank.map(|b| b + 1).filter(|b| 2 * b >= room);
+        let (piece, after) = rest.split_at(end.unwrap_or(room));
+        out.push(piece.iter().collect::<String>().trim_end().to_string());
+        rest = after;
     }
-    out += "\n";
+    out.push(rest.iter().collect());
+    out
+}
+
+/// Writes `left`, which ends two columns before the text, and behind it `text` in as many lines as it takes.
+pub(crate) fn beside(out: &mut String, left: &str, text: &str, width: usize) {
+    let before = left.chars().count() + 2;
+    let room = width.saturating_sub(before).max(TEXT);
+    for (i, piece) in pieces(text, room).iter().enumerate() {
+        let line = match i {
+            0 => format!("{left}  {piece}"),
+            _ => format!("{:before$}{piece}", ""),
+        };
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+}
+
+/// Counters by line, with the text of each line of `source`, and in total, in `width` columns.
+pub fn counters_table(c: &Counters, source: &str, width: usize) -> String {
+    let lines: Vec<&str> = source.lines().collect();
+    let heads = [
+        "line",
+        "issued",
+        "lanes",
+        "sectors",
+        "lines",
+        "wavefronts",
+        "conflicts",
+        "waits",
+    ];
+    let mut rows = vec![(heads.map(String::from), "")];
     for (line, counts) in &c.by_line {
         let text = lines.get(*line as usize - 1).unwrap_or(&"");
-        row(&mut out, &line.to_string(), counts, text.trim());
+        rows.push((cells(line.to_string(), counts), text.trim()));
     }
-    row(&mut out, "all", &c.total, "");
+    rows.push((cells("all".into(), &c.total), ""));
+    let widths: [usize; 8] =
+        std::array::from_fn(|k| rows.iter().map(|r| r.0[k].len()).max().unwrap_or(0));
+    let mut out = String::new();
+    for (row, text) in &rows {
+        let each = row.iter().zip(widths);
+        let left: Vec<String> = each.map(|(cell, w)| format!("{cell:>w$}")).collect();
+        beside(&mut out, &left.join(" "), text, width);
+    }
     out += "\n";
     for (class, n) in &c.classes {
         let _ = writeln!(out, "{:<18} {n:>12}", class.name());

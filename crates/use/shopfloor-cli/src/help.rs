@@ -2,6 +2,7 @@
 //! of commands made of it.
 
 use clap::{Arg, Command};
+use shopfloor_tools::report::units::wrapped;
 use std::fmt::Write;
 
 /// Columns of help texts.
@@ -239,8 +240,28 @@ fn examples(command: &str) -> String {
 }
 
 /// What the exit codes of all commands mean.
-const CODES: &str = "Exit codes: 0 done, 1 failure, 2 wrong usage, 3 the model has operators that are not supported,
-4 outputs differ from the reference, 5 a stated goal was missed.";
+const CODES: [(u8, &str); 6] = [
+    (0, "done"),
+    (
+        1,
+        "it failed while running: a file that is not there or is wrong, a model that cannot be planned, a device that \
+         cannot be used",
+    ),
+    (2, "the command line is wrong: an option, a value or a name"),
+    (3, "the model has operators that are not supported"),
+    (
+        4,
+        "outputs differ from the reference, or test folders failed",
+    ),
+    (5, "a stated goal or expectation was missed"),
+];
+
+/// [`CODES`] as a paragraph.
+fn codes() -> String {
+    let each = CODES.iter().map(|(code, what)| format!("{code} {what}"));
+    let text = format!("Exit codes: {}.", each.collect::<Vec<_>>().join("; "));
+    wrapped(&text, WIDTH).join("\n")
+}
 
 /// The groups with a line for every command.
 fn groups(command: &Command) -> String {
@@ -265,7 +286,8 @@ pub fn dress(command: Command) -> Command {
     let list = groups(&command);
     let template = format!(
         "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{list}Options:\n{{options}}\n\n\
-         `shopfloor COMMAND --help` says more, with examples.\n\n{CODES}"
+         `shopfloor COMMAND --help` says more, with examples.\n\n{}",
+        codes()
     );
     let names: Vec<String> = command
         .get_subcommands()
@@ -353,6 +375,10 @@ pub fn page(command: &Command) -> String {
     }
     for (heading, lines) in &headings {
         let _ = writeln!(out, "\n### {heading}\n\n{}", lines.join("\n"));
+    }
+    out += "\n## Exit codes\n\n| code | meaning |\n|---|---|\n";
+    for (code, what) in CODES {
+        let _ = writeln!(out, "| {code} | {what} |");
     }
     out += "\n## Options of one command\n\n";
     for c in &all {

@@ -103,7 +103,7 @@ fn main() -> ExitCode {
         Command::Test(a) => commands::test::run(a),
         Command::Inspect(a) => commands::inspect::run(a, &given),
         Command::Plan(a) => commands::plan::run(a, &given),
-        Command::Walk(a) => commands::walk::run(a),
+        Command::Walk(a) => commands::walk::run(a, &given),
         Command::Annotate(a) => commands::annotate::run(a),
         Command::Emit(a) => commands::emit::run(a),
         Command::Emulate(a) => commands::emulate::run(a),

@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use shopfloor_tools::report::Style;
+use shopfloor_tools::report::{Style, units};
 use shopfloor_tools::supervisor::supervise::Decision;
 use std::io::{ErrorKind, IsTerminal, Write};
 
@@ -19,7 +19,7 @@ pub enum Failure {
     Missed(String),
     /// Something is wrong with the kernel that was run.
     Found(String),
-    /// A value on the command line is wrong.
+    /// The command line is wrong: an option, a value, or a name that there is not.
     Usage(String),
     /// Standard output cannot be written.
     Write(std::io::Error),
@@ -46,10 +46,17 @@ impl From<shopfloor_tools::predict::PredictError> for Failure {
 }
 
 impl Failure {
-    /// The exit code.
+    /// Something that the command read is not what it should be, or is not there.
+    pub fn of(why: String) -> Failure {
+        Failure::Library(shopfloor::Error::Other(why.into()))
+    }
+
+    /// The exit code: 2 where another command line would help, 1 where that one fails while it runs. What cannot be
+    /// parsed ends with 2 as well, by clap.
     pub fn code(&self) -> u8 {
         match self {
             Failure::Library(e) if e.is_unsupported() => 3,
+            Failure::Library(e) if e.is_unknown_name() => 2,
             Failure::Library(shopfloor::Error::Usage(_)) | Failure::Usage(_) => 2,
             Failure::Unsupported(_) => 3,
             Failure::Differ(_) => 4,
@@ -87,12 +94,12 @@ fn color(terminal: bool) -> bool {
         && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
 }
 
-/// How tables are printed: colours on a terminal only, 100 columns unless `COLUMNS` says more or less.
+/// How tables are printed: colours on a terminal only, 100 columns unless `COLUMNS` says more or less, down to 40.
 pub fn style() -> Style {
     let width = std::env::var("COLUMNS")
         .ok()
-        .and_then(|c| c.parse().ok())
-        .filter(|w| (60..=1000).contains(w));
+        .and_then(|c| c.parse::<usize>().ok())
+        .map(|w| w.clamp(40, 1000));
     Style {
         width: width.unwrap_or(100),
         color: color(std::io::stdout().is_terminal()),
@@ -108,6 +115,25 @@ pub fn print(text: &str) -> Done {
             ErrorKind::BrokenPipe => Failure::Closed,
             _ => Failure::Write(e),
         })
+}
+
+/// Writes what people read: a line that is longer than the terminal goes on in the next. Tables keep to the width by
+/// themselves.
+pub fn page(text: &str) -> Done {
+    let width = style().width;
+    let mut out = String::new();
+    for line in text.lines() {
+        // Colours take no columns; what has them was made to fit.
+        let lines = match line.contains('\x1b') {
+            true => vec![line.to_string()],
+            false => units::broken(line, width),
+        };
+        for l in lines {
+            out += &l;
+            out.push('\n');
+        }
+    }
+    print(&out)
 }
 
 /// Writes `value` as JSON.
@@ -162,7 +188,7 @@ pub fn report<T: Serialize>(
 ) -> Done {
     match as_json {
         true => json(report),
-        false => print(&text(report, style())),
+        false => page(&text(report, style())),
     }
 }
 

@@ -182,7 +182,7 @@ fn machines_are_drawn_compared_and_checked() {
     text(&["machines", "list"]);
     let out = text(&["machines", "compare", "a100", "h100", "rtx 4090"]);
     assert!(out.contains("ridge f16 matrix"), "{out}");
-    let e = fails(1, &["machines", "show", "m3 max"]);
+    let e = fails(2, &["machines", "show", "m3 max"]);
     assert!(e.contains("APPLE-M3-MAX-30C"), "{e}");
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("mine.toml");

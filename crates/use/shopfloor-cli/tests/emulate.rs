@@ -125,7 +125,7 @@ fn what_is_wrong_is_said_with_its_line() {
         &SCALE.replace("mul.rn.f32 %x, %x, %a;", "mul.rq.f32 %x, %x, %a;"),
     );
     let (code, _, err) = emulate(&broken, &["--arg", "u64:0"]);
-    assert_eq!(code, 2);
+    assert_eq!(code, 1);
     assert!(
         err.contains("broken.ptx: line 24: not supported: '.rq'"),
         "{err}"

@@ -91,7 +91,7 @@ fn agreeing_differing_and_empty_folders_are_counted() {
 fn what_is_no_test_folder_is_said() {
     let root = tempfile::tempdir().unwrap();
     let (code, _, err) = test(&[root.path().to_str().unwrap()]);
-    assert_eq!(code, Some(2));
+    assert_eq!(code, Some(1));
     assert!(err.contains("no folder with a model.onnx"), "{err}");
     let (code, _, err) = test(&[root.path().join("gone").to_str().unwrap()]);
     assert_eq!(code, Some(1));

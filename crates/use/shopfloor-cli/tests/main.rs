@@ -7,6 +7,7 @@ mod emulated;
 mod first_run;
 mod folders;
 mod help;
+mod honest;
 mod report;
 mod roofline;
 mod simulate_supervise;

@@ -129,7 +129,7 @@ fn models_under_load_are_supervised_and_the_log_replays() {
     ]);
     assert!(shown.contains("The supervisor's loop took"), "{shown}");
     let e = fails(2, &["supervise"]);
-    assert!(e.contains("MODELS"), "{e}");
+    assert!(e.contains("ONNX files") && e.contains("--replay"), "{e}");
     let beside = shopfloor(&[
         "bench",
         &model(),

@@ -86,7 +86,7 @@ pub(crate) fn operators(options: &ModelOptions) -> Result<CustomOps, Error> {
     for ((domain, name), text) in &options.kernels {
         let template = Template::parse(text).map_err(|e| {
             let domain = if domain.is_empty() { "ai.onnx" } else { domain };
-            Error::Usage(format!("the kernel for {domain}:{name}: {e}"))
+            Error::Kernel(format!("the kernel for {domain}:{name}: {e}").into())
         })?;
         let operator = Operator {
             text: template,

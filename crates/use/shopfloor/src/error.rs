@@ -41,7 +41,7 @@ pub enum Error {
     #[error(transparent)]
     Other(Cause),
     /// A file cannot be read or written.
-    #[error("{path}: {source}; check the path and its permissions")]
+    #[error("{path}: {source}{}", remedy(source))]
     Io {
         /// File.
         path: String,
@@ -54,6 +54,15 @@ pub enum Error {
     /// A fault of this library.
     #[error("{0}; this is a fault of shopfloor, please report it with the model")]
     Internal(Cause),
+}
+
+/// What to do about a file that cannot be read or written; a file that is not what it should be says so itself.
+fn remedy(e: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind::{FileTooLarge, InvalidData, InvalidInput};
+    match e.kind() {
+        FileTooLarge | InvalidData | InvalidInput => "",
+        _ => "; check the path and its permissions",
+    }
 }
 
 /// What an error is about, for programs that decide by it.
@@ -128,6 +137,11 @@ impl Error {
     /// True when the model has operators that are not covered.
     pub fn is_unsupported(&self) -> bool {
         matches!(self.import(), Some(onnx::ImportError::Unsupported(_)))
+    }
+
+    /// True when the caller names an input or a dimension that the model has not.
+    pub fn is_unknown_name(&self) -> bool {
+        matches!(self.import(), Some(onnx::ImportError::Unknown { .. }))
     }
 
     /// True when the bytes of the model are no well-formed ONNX message.

@@ -205,8 +205,9 @@ fn real(
 ) -> Result<cuda::CudaDevice, Error> {
     use cuda::Driver;
     let on = format!("cuda:{ordinal}");
-    let driver = cuda::Nvidia::load().map_err(|e| failed(&on, e))?;
-    let all = driver.devices().map_err(|e| failed(&on, e))?;
+    let absent = |why: &dyn std::fmt::Display| Error::Other(format!("device '{on}': {why}").into());
+    let driver = cuda::Nvidia::load().map_err(|e| absent(&e))?;
+    let all = driver.devices().map_err(|e| absent(&e))?;
     let known = all.get(ordinal as usize);
     let machine = match (machine, known) {
         (Some(m), _) => m,

@@ -2,7 +2,7 @@
 use crate::{Error, Machine};
 use cpu::calibrate;
 pub use machine::{Extent, Measurements};
-use machine::{MachineKind, Source};
+use machine::{MachineError, MachineKind, Source};
 pub use report::MachineEntry;
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,13 @@ pub fn find(name: &str) -> Result<Machine, Error> {
                 "'{name}' is a device that runs, and a machine is needed to plan for; name the GPU, such as h100"
             )));
         }
-        _ => Machine::load(name)?,
+        _ => Machine::load(name).map_err(|e| match e {
+            // Who gave the name can give another.
+            MachineError::Unknown { .. } | MachineError::Ambiguous { .. } => {
+                Error::Usage(e.to_string())
+            }
+            e => e.into(),
+        })?,
     })
 }
 

@@ -259,7 +259,7 @@ pub(crate) fn measure(
         let mut all = vec![caller(true)];
         all.extend(others.into_iter().map(|t| {
             t.join()
-                .unwrap_or_else(|_| Err(Error::Usage("a calling thread died".into())))
+                .unwrap_or_else(|_| Err(Error::Internal("a calling thread panicked".into())))
         }));
         all
     });

@@ -6,7 +6,7 @@ use layout::DimBox;
 use machine::MachineKind;
 use plan::{StepWork, SymbolOrigin};
 use planview::Whole;
-use report::{FleetPoint, FleetRow, FleetView, MemoryView, bounds_of, memory_on};
+use report::{FleetPoint, FleetRow, FleetView, bounds_of};
 use shopfloor::{Error, Machine, Model, inputs};
 
 /// The dimension that is a model's batch: the symbol that is the first extent of most of its inputs.
@@ -95,12 +95,7 @@ fn point(whole: &Whole, machine: &Machine, batch: Option<i64>) -> FleetPoint {
     let latency_s = whole.seconds();
     let bounds = bounds_of(plan, &whole.bodies);
     let (bound, bound_share) = bounds.into_iter().next().unwrap_or_default();
-    // Constants of branches and bodies are there all the time, their arenas one after the other.
-    let inside = || whole.bodies.iter().filter_map(|b| b.memory.as_ref());
-    let constants: u64 = inside().map(|m| m.packed + m.weights_in_place).sum();
-    let arena = inside().map(|m| m.arena).max().unwrap_or(0);
-    let own = MemoryView::of(plan, 1).arena;
-    let memory = memory_on(plan, place) + constants + arena.saturating_sub(own);
+    let memory = whole.memory();
     FleetPoint {
         batch,
         how: whole.how.clone(),

@@ -91,10 +91,11 @@ pub fn find_test_folders(dirs: &[PathBuf]) -> Result<Vec<TestFolder>, Error> {
     let mut open: Vec<(PathBuf, usize)> = dirs.iter().map(|d| (d.clone(), 0)).collect();
     while let Some((dir, depth)) = open.pop() {
         if depth > DEPTH {
-            return Err(Error::Usage(format!(
+            let why = format!(
                 "{}: folders are nested deeper than {DEPTH}; name the folder of the tests itself",
                 dir.display()
-            )));
+            );
+            return Err(Error::Other(why.into()));
         }
         let inside = entries(&dir)?;
         if inside
@@ -173,7 +174,7 @@ fn run(
     }
     let path = folder.path.join("model.onnx");
     let model = Model::open(&path, options)?;
-    let file = onnx::ModelFile::open(&path).map_err(|e| Error::Usage(e.to_string()))?;
+    let file = onnx::ModelFile::open(&path).map_err(onnx::ImportError::from)?;
     let g = &file.model.graph;
     let weights: BTreeSet<&str> = g.initializers.iter().map(|t| t.name.as_str()).collect();
     let weight = |v: &&ValueInfo| !weights.contains(v.name.as_str());

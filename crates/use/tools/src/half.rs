@@ -98,7 +98,7 @@ pub(crate) fn halved(model: &Model) -> Result<Option<Model>, Error> {
         return Ok(None);
     }
     let new = graph(old);
-    new.verify().map_err(|e| Error::Usage(e.to_string()))?;
+    new.verify()?;
     let name = model.program().name.clone();
     Model::from_graph(&name, &new, model.options()).map(Some)
 }

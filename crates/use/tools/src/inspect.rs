@@ -38,6 +38,25 @@ fn count(nodes: &[ModelNode], into: &mut BTreeMap<String, usize>, depth: usize) 
     }
 }
 
+/// Nodes by operator, those of functions as well.
+fn counted(file: &ModelFile) -> BTreeMap<String, usize> {
+    let mut out = BTreeMap::new();
+    count(&file.model.graph.nodes, &mut out, 0);
+    for f in &file.model.functions {
+        count(&f.nodes, &mut out, 0);
+    }
+    out
+}
+
+/// Operators of the nodes of the model at `path`, as `Name` or `domain::Name`.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn operators(path: &Path) -> Result<Vec<String>, Error> {
+    let file = ModelFile::open(path).map_err(ImportError::from)?;
+    Ok(counted(&file).into_keys().collect())
+}
+
 /// Elements of the constants of a graph and its bodies. Wide integers are shapes and indices, not what was trained.
 fn parameters(g: &ModelGraph, depth: usize) -> u64 {
     let elements = |t: &TensorData| {
@@ -112,7 +131,7 @@ fn dimension(d: &Dimension) -> String {
 pub(crate) fn unscheduled(kernel: &Kernel) -> Option<TileProgram> {
     let schedule = Schedule {
         grid: vec![],
-        loops: vec![],
+        loops: kernel.ordered_loops(),
         places: vec![Place::Register; kernel.tiles.len()],
         chunk: 1,
         raster: 1,
@@ -217,10 +236,7 @@ pub fn inspect(path: impl AsRef<Path>, options: &ModelOptions) -> Result<Inspect
         outputs: stated(&m.graph.outputs, &m.graph),
         ..Inspection::default()
     };
-    count(&m.graph.nodes, &mut out.operators, 0);
-    for f in &m.functions {
-        count(&f.nodes, &mut out.operators, 0);
-    }
+    out.operators = counted(&file);
     out.parameters = parameters(&m.graph, 0);
     drop(file);
     let model = match Model::open(path, options) {

@@ -59,11 +59,15 @@ fn process(mut command: Command) -> Result<ProcessMs, Error> {
             first_run,
             steady,
         }),
-        _ => Err(Error::Usage(format!(
-            "the process that was to run the model ended with {}: {}",
-            out.status,
-            String::from_utf8_lossy(&out.stderr).trim()
-        ))),
+        _ => {
+            let said = String::from_utf8_lossy(&out.stderr);
+            let why = format!(
+                "the process that was to run the model ended with {}: {}",
+                out.status,
+                said.trim()
+            );
+            Err(Error::Other(why.into()))
+        }
     }
 }
 

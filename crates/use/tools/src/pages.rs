@@ -142,7 +142,7 @@ pub fn of_plan(
 pub fn read_against(path: impl AsRef<Path>) -> Result<Baseline, Error> {
     let path = path.as_ref();
     let text = shopfloor::read_text(path, files::MADE)?;
-    Baseline::read(&text).map_err(|e| Error::Usage(format!("{}: {e}", path.display())))
+    Baseline::read(&text).map_err(|e| Error::Other(format!("{}: {e}", path.display()).into()))
 }
 
 /// Writes a page; to a file whose name ends in `.json` its data alone.

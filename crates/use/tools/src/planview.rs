@@ -119,6 +119,32 @@ impl Whole {
         way.unwrap_or(self.plan.predicted.time_s) + self.bodies_s()
     }
 
+    /// Bytes that a request needs in the memory of the plan's last device.
+    pub fn memory(&self) -> u64 {
+        let place = self.plan.devices.len().saturating_sub(1) as u32;
+        // Constants of branches and bodies are there all the time, their arenas one after the other.
+        let inside = || self.bodies.iter().filter_map(|b| b.memory.as_ref());
+        let constants: u64 = inside().map(|m| m.packed + m.weights_in_place).sum();
+        let arena = inside().map(|m| m.arena).max().unwrap_or(0);
+        let own = report::MemoryView::of(&self.plan, 1).arena;
+        report::memory_on(&self.plan, place) + constants + arena.saturating_sub(own)
+    }
+
+    /// A sentence where that is more than `machine`, the last device, has.
+    pub fn too_large(&self, machine: &Machine) -> Option<String> {
+        let (needs, has) = (self.memory() as f64, machine.memory().bytes.value);
+        let size = report::units::bytes;
+        (needs > has).then(|| {
+            format!(
+                "a request of {} needs {} of the memory of {}, which has {}",
+                self.plan.model,
+                size(needs),
+                machine.name,
+                size(has)
+            )
+        })
+    }
+
     /// What figures over several machines count of control flow, without any of theirs.
     pub fn counted(&self) -> Vec<String> {
         let mut lines = Vec::new();

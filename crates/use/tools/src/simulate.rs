@@ -37,13 +37,27 @@ pub struct SimulateOptions {
     pub log: bool,
 }
 
+/// A file that is not what it should be.
+fn wrong(why: String) -> Error {
+    Error::Other(why.into())
+}
+
 /// Runs the scenario in `path`; model files in it are relative to it.
 ///
 /// # Errors
 /// A file that is no scenario, a model or machine that is not there, or what planning gives.
 pub fn simulate(path: &Path, options: SimulateOptions) -> Result<Simulation, Error> {
-    let text = shopfloor::read_text(path, files::WRITTEN)?;
-    let named = |e: SimError| Error::Usage(format!("{}: {e}", path.display()));
+    let text = files::text(path, files::WRITTEN).map_err(|source| match source.kind() {
+        std::io::ErrorKind::InvalidData => wrong(format!(
+            "{} is no scenario: {source}, in TOML as scenarios/shift.toml has it",
+            path.display()
+        )),
+        _ => Error::Io {
+            path: path.display().to_string(),
+            source,
+        },
+    })?;
+    let named = |e: SimError| wrong(format!("{}: {e}", path.display()));
     let mut scenario = Scenario::from_toml(&text).map_err(named)?;
     scenario.seed = options.seed.unwrap_or(scenario.seed);
     scenario.supervise = options.supervise.unwrap_or(scenario.supervise);
@@ -69,7 +83,7 @@ pub fn replay(path: &Path) -> Result<Replayed, Error> {
         source,
     })?;
     supervisor::supervise::replay(std::io::BufReader::new(file))
-        .map_err(|e| Error::Usage(format!("{}: {e}", path.display())))
+        .map_err(|e| wrong(format!("{}: {e}", path.display())))
 }
 
 /// A model file with its plans.
@@ -113,12 +127,11 @@ impl Known {
 
 impl PlanBackend {
     fn new(scenario: Arc<Scenario>, folder: &Path) -> Result<PlanBackend, Error> {
-        let usage = |e: SimError| Error::Usage(e.to_string());
-        let work = WorkBackend::new(scenario.clone()).map_err(usage)?;
+        let work = WorkBackend::new(scenario.clone()).map_err(Error::other)?;
         let mut machines = Vec::new();
         for d in 0..scenario.devices.len() {
-            let own = scenario.machines(d).map_err(usage)?;
-            let beside = scenario.beside(d).map_err(usage)?;
+            let own = scenario.machines(d).map_err(Error::other)?;
+            let beside = scenario.beside(d).map_err(Error::other)?;
             let both = std::iter::once(own).chain(beside);
             machines.push(both.map(Known::new).collect::<Vec<Known>>());
         }
@@ -133,7 +146,7 @@ impl PlanBackend {
                 .filter_map(|d| d.first())
                 .find(|d| d.told.kind != machine::MachineKind::Cpu)
             {
-                return Err(Error::Usage(format!(
+                return Err(wrong(format!(
                     "scenario '{}': model '{}' is a file, and {} is no CPU; give the model's work in [[models.variants]] to simulate it there, or name it beside a CPU",
                     scenario.name, m.name, d.told.name
                 )));
@@ -145,14 +158,14 @@ impl PlanBackend {
             let model = Model::open(&file, &ModelOptions::default())?;
             let mut sizes = inputs::sizes(&model).0;
             for d in &m.dims {
-                let wrong = || {
-                    Error::Usage(format!(
+                let no_size = || {
+                    wrong(format!(
                         "scenario '{}', models.{}.dims: '{d}' should be NAME=SIZE, such as seq=128",
                         scenario.name, m.name
                     ))
                 };
-                let (name, value) = d.split_once('=').ok_or_else(wrong)?;
-                let n: u32 = value.trim().parse().map_err(|_| wrong())?;
+                let (name, value) = d.split_once('=').ok_or_else(no_size)?;
+                let n: u32 = value.trim().parse().map_err(|_| no_size())?;
                 sizes.insert(name.trim().to_string(), i64::from(n));
             }
             models.push(Some(Planned {

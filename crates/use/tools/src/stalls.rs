@@ -136,7 +136,7 @@ fn predicted_s(step: &Step, machine: &Machine) -> f64 {
 }
 
 fn refused(step: &str, e: &ptx_emulator::PtxError) -> Error {
-    Error::Usage(format!("step '{step}': {e}"))
+    Error::Other(format!("step '{step}': {e}").into())
 }
 
 /// SMs that `ctas` of a step's CTAs are run on: as many as they fill twice, or the GPU where they are all.

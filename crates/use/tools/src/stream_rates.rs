@@ -90,7 +90,7 @@ fn rate(session: &Session, streams: usize, batch: usize, seconds: f64) -> Result
 /// Measures 1, 2, 4, ... 16 streams, each way for about `seconds`; `progress` hears the share done, 0 to 1.
 ///
 /// # Errors
-/// As [`SessionBuilder::commit`].
+/// As [`SessionBuilder::commit`], and a device that is emulated.
 pub fn streams(
     builder: SessionBuilder,
     seconds: f64,
@@ -98,6 +98,12 @@ pub fn streams(
 ) -> Result<StreamsReport, Error> {
     let session = builder.commit(cell()?)?;
     let device = session.runtime().engine().device().clone();
+    if device.emulated_ns().is_some() {
+        return Err(Error::Usage(format!(
+            "streams are timed by the clock of this machine, and '{}' is emulated; name a device that is here",
+            device.name()
+        )));
+    }
     let mut rows = vec![];
     for (i, n) in STREAMS.into_iter().enumerate() {
         progress(i as f64 / STREAMS.len() as f64);

@@ -5,11 +5,14 @@ use machine::calc::{Batches, compare_transfers};
 use plan::{Activity, Timeline};
 use report::{HowRun, PersistentReport};
 use shopfloor::{Error, Model, Session, SessionBuilder, inputs};
+use std::cell::Cell;
 use std::time::Instant;
 
 /// Round trips of which the median is taken, and before them.
 const TRIPS: usize = 1000;
 const WARM: usize = 20;
+/// Requests after which a session is taken to be ready.
+const READY: usize = 3;
 /// The same where they are emulated: each is like the last.
 const EMULATED_TRIPS: usize = 9;
 /// What a kernel of the textbook case is to take, in seconds.
@@ -83,6 +86,27 @@ fn kernels_s(s: &Session, named: &[(String, tensor::Tensor)]) -> Result<f64, Err
     Ok(of.map(|s| (s.end_ns - s.start_ns) as f64 * 1e-9).sum())
 }
 
+/// The product whose kernel takes about [`KERNEL_S`]: its seconds and its length; `done` hears of every request.
+fn lasting(b: &SessionBuilder, done: &dyn Fn()) -> Result<(f64, usize), Error> {
+    let mut found: Option<(f64, usize)> = None;
+    for k in LENGTHS {
+        let (s, named) = product(b, k)?;
+        kernels_s(&s, &named)?;
+        done();
+        let took = kernels_s(&s, &named)?;
+        done();
+        let far = |t: f64| (t / KERNEL_S).ln().abs();
+        if took > 0.0 && found.is_none_or(|(t, _)| far(took) < far(t)) {
+            found = Some((took, k));
+        }
+    }
+    found.ok_or_else(|| {
+        Error::Usage(
+            "this device tells no times of its kernels: use --on cuda or --on emulated:a100".into(),
+        )
+    })
+}
+
 /// `batches` requests for a kernel of about ten microseconds, one after the other: with `launched`, whose
 /// engine copies, launches and copies, and with `resident`, whose kernel stays.
 ///
@@ -94,40 +118,35 @@ pub fn persistent(
     batches: usize,
     progress: &dyn Fn(f64),
 ) -> Result<PersistentReport, Error> {
-    let mut found: Option<(f64, usize)> = None;
-    for k in LENGTHS {
-        let (s, named) = product(&launched, k)?;
-        kernels_s(&s, &named)?;
-        let took = kernels_s(&s, &named)?;
-        let far = |t: f64| (t / KERNEL_S).ln().abs();
-        if took > 0.0 && found.is_none_or(|(t, _)| far(took) < far(t)) {
-            found = Some((took, k));
-        }
-    }
-    let Some((kernel_s, k)) = found else {
-        return Err(Error::Usage(
-            "this device tells no times of its kernels: use --on cuda or --on emulated:a100".into(),
-        ));
+    // Every request takes about as long where it is emulated.
+    let whole = 2 * (LENGTHS.len() + READY + batches);
+    let ran = Cell::new(0);
+    let done = || {
+        ran.set(ran.get() + 1);
+        progress(ran.get() as f64 / whole as f64);
     };
+    progress(0.0);
+    let (kernel_s, k) = lasting(&launched, &done)?;
     let mut took = vec![];
     let mut name = None;
     let mut how = HowRun::default();
     let mut trip = None;
     let mut said = None;
-    for (n, b) in [&launched, &resident].into_iter().enumerate() {
+    for b in [&launched, &resident] {
         let (s, named) = product(b, k)?;
         let given = inputs::borrowed(&named);
         let device = s.runtime().engine().device().clone();
         name.get_or_insert_with(|| format!("{} ({})", device.name(), device.target().name));
         let mut out = 0;
-        for _ in 0..3 {
+        for _ in 0..READY {
             let all = s.run(&given)?.into_vec();
+            done();
             out = all.iter().map(|(_, t)| t.bytes().len()).sum::<usize>();
         }
         took.push(timed(&*device, || {
-            for i in 0..batches {
-                progress((n * batches + i) as f64 / (2 * batches.max(1)) as f64);
+            for _ in 0..batches {
                 drop(s.run(&given)?);
+                done();
             }
             Ok(())
         })?);

@@ -214,6 +214,15 @@ pub fn what_if(
     let new_target = target_for(machine, &new_machine, planning)?;
     let old = plan_on(machine, t.clone())?;
     let new = plan_on(&new_machine, new_target.clone())?;
+    let too_large = new.too_large(&new_machine);
+    let bytes = |m: &Machine| m.memory().bytes.value;
+    if let Some(why) = &too_large
+        && bytes(&new_machine) != bytes(machine)
+    {
+        return Err(Error::Usage(format!(
+            "{why} with these changes; give it more, or leave the memory as it is"
+        )));
+    }
     let mut alone = Vec::new();
     if changes.len() > 1 {
         for c in changes {
@@ -246,6 +255,8 @@ pub fn what_if(
     view.explanation = explained(&view);
     view.steps.extend(between(&old, &new));
     view.explanation.extend(old.counted());
+    view.explanation
+        .extend(too_large.map(|why| format!("{why}: it is predicted as if it fitted.")));
     Ok(view)
 }
 

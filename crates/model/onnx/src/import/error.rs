@@ -73,6 +73,14 @@ pub enum ImportError {
         /// What is wrong and what to do.
         why: String,
     },
+    /// The caller names an input or a dimension that the model has not.
+    #[error("{file}: {why}")]
+    Unknown {
+        /// Path of the model as given.
+        file: String,
+        /// What is not there, and what is.
+        why: String,
+    },
     /// Something about the model as a whole.
     #[error("{file}: {why}")]
     Model {

@@ -267,22 +267,20 @@ fn inputs<'m>(c: &mut Ctx<'m>, options: &ImportOptions) -> Lowered {
     };
     let known: BTreeSet<&str> = formals.iter().map(|f| f.name.as_str()).inserted();
     if let Some(name) = options.given.iter().find(|n| !known.contains(n.as_str())) {
-        return Err(input_error(
+        return Err(unknown(
             c,
-            name,
-            "it is no input of the model; give only initialisers that are inputs too",
+            format!(
+                "input '{name}': it is no input of the model; give only initialisers that are inputs too"
+            ),
         ));
     }
     for bound in options.shapes.keys() {
         if !known.contains(bound.as_str()) {
             let names: Vec<&str> = formals.iter().map(|f| f.name.as_str()).collect();
-            return Err(input_error(
+            let names = names.join(", ");
+            return Err(unknown(
                 c,
-                bound,
-                format!(
-                    "the model has no such input; its inputs are {}",
-                    names.join(", ")
-                ),
+                format!("input '{bound}': the model has no such input; its inputs are {names}"),
             ));
         }
     }
@@ -303,12 +301,17 @@ fn inputs<'m>(c: &mut Ctx<'m>, options: &ImportOptions) -> Lowered {
                 all.join(", ")
             ),
         };
-        return Err(LowerError::Import(ImportError::Model {
-            file: c.file.name().into(),
-            why,
-        }));
+        return Err(unknown(c, why));
     }
     Ok(())
+}
+
+/// The caller names what the model has not.
+fn unknown(c: &Ctx, why: String) -> LowerError {
+    LowerError::Import(ImportError::Unknown {
+        file: c.file.name().into(),
+        why,
+    })
 }
 
 /// Ends the graph with the model's outputs.

@@ -1,6 +1,7 @@
 //! Stalls as tables.
 
 use super::{Reason, Stalls};
+use crate::text::{beside, pieces};
 use std::fmt::Write;
 
 /// Lines of the text that are shown.
@@ -15,22 +16,23 @@ fn percent(part: u64, of: u64) -> f64 {
     }
 }
 
-/// Where the cycles of warps went, by reason, and the lines of `source` before which most were lost: at
-/// most 100 columns.
-pub fn stalls_table(s: &Stalls, source: &str) -> String {
+/// Where the cycles of warps went, by reason, and the lines of `source` before which most were lost, in `width`
+/// columns.
+pub fn stalls_table(s: &Stalls, source: &str, width: usize) -> String {
     let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "{} cycles; {} warps, {} cycles of warps; schedulers issue in {:.1}% of their cycles\n",
+    let head = format!(
+        "{} cycles; {} warps, {} cycles of warps; schedulers issue in {:.1}% of their cycles",
         s.cycles,
         s.warps,
         s.warp_cycles,
         100.0 * s.issue
     );
+    out += &(pieces(&head, width).join("\n") + "\n\n");
+    let longest = BAR.min(width.saturating_sub(36) as f64);
     let _ = writeln!(out, "{:<14} {:>12} {:>6}", "warps", "cycles", "share");
     for (reason, n) in &s.reasons {
         let share = percent(*n, s.warp_cycles);
-        let bar = "#".repeat((share / 100.0 * BAR).round() as usize);
+        let bar = "#".repeat((share / 100.0 * longest).round() as usize);
         let line = format!("{:<14} {n:>12} {share:>5.1}%  {bar}", reason.name());
         let _ = writeln!(out, "{}", line.trim_end());
     }
@@ -55,14 +57,13 @@ pub fn stalls_table(s: &Stalls, source: &str) -> String {
         let most = l.lost.first().map_or("", |r| r.0.name());
         let from = l.waits_for.map_or_else(|| "-".into(), |f| f.to_string());
         let own = text.get(l.line as usize - 1).unwrap_or(&"").trim();
-        let own: String = own.chars().take(44).collect();
-        let line = format!(
-            "{:>6} {:>12} {:>5.1}%  {most:<14} {from:>8}  {own}",
+        let left = format!(
+            "{:>6} {:>12} {:>5.1}%  {most:<14} {from:>8}",
             l.line,
             l.total_lost(),
             percent(l.total_lost(), all),
         );
-        let _ = writeln!(out, "{}", line.trim_end());
+        beside(&mut out, &left, own, width);
     }
     if lines.len() > LINES {
         let _ = writeln!(

@@ -101,11 +101,18 @@ fn lanes_barriers_and_classes_are_counted() {
 }
 
 #[test]
-fn tables_stay_within_a_hundred_columns() {
+fn tables_keep_to_their_width_and_show_lines_whole() {
     let o = crate::suite::memory::tiled(32, 1, Checks::default());
-    let t = counters_table(&o.counters, SOURCE);
-    assert!(t.lines().all(|l| l.chars().count() <= 100), "{t}");
-    assert!(t.contains("fma.rn.f32"), "{t}");
+    let words = |t: &str| t.split_whitespace().collect::<String>();
+    for width in [72, 100, 200] {
+        let t = counters_table(&o.counters, SOURCE, width);
+        assert!(t.lines().all(|l| l.chars().count() <= width), "{t}");
+        let shown = words(&t);
+        for (line, _) in &o.counters.by_line {
+            let text = SOURCE.lines().nth(*line as usize - 1).unwrap();
+            assert!(shown.contains(&words(text)), "{text} in\n{t}");
+        }
+    }
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! Where a model runs or is planned for, and what its plan is to be good at.
 
 use super::values::{bytes, time};
-use crate::output::Failure;
+use crate::output::{Done, Failure, note};
 use clap::Args;
 use shopfloor::{Goal, Isa, Launch, Machine, Session, SessionBuilder, machines};
 use shopfloor_tools::planview;
+use shopfloor_tools::report::units;
 use shopfloor_tools::targets::{Kernels, Planning};
+use std::sync::Once;
 
 fn isa(text: &str) -> Result<Isa, String> {
     Isa::from_name(text).ok_or_else(|| {
@@ -183,7 +185,7 @@ impl EngineArgs {
 
     /// A session on the device asked for.
     pub fn builder(&self) -> Result<SessionBuilder, Failure> {
-        let mut b = Session::builder().with_goal(self.goal().goal);
+        let mut b = Session::builder().with_goal(self.plan_goal()?);
         if let Some(l) = self.launch()? {
             b = b.with_launch(l);
         }
@@ -195,6 +197,8 @@ impl EngineArgs {
             }
         }
         if let Some(t) = self.threads {
+            let described = self.machine.as_deref().map(machines::find).transpose()?;
+            self.tell_threads(described.as_ref().as_slice())?;
             b = b.with_threads(t as usize);
         }
         if let Some(m) = self.memory {
@@ -233,10 +237,20 @@ impl EngineArgs {
         };
         self.refuse_of_devices(on)?;
         match on.split_once('+') {
-            None => Ok(Place::Machine(Box::new(machines::find(on)?))),
+            None => {
+                let machine = machines::find(on)?;
+                self.tell_threads(&[&machine])?;
+                Ok(Place::Machine(Box::new(machine)))
+            }
             Some((host, gpu)) => {
                 refuse(&[(self.isa.is_some(), "--isa")], "two machines")?;
                 let both = (machines::find(host)?, machines::find(gpu)?);
+                if both.0.is_gpu() || !both.1.is_gpu() {
+                    return Err(Failure::Usage(format!(
+                        "'{on}' is no CPU with a GPU; name the CPU first, such as cpu+h100"
+                    )));
+                }
+                self.tell_threads(&[&both.0])?;
                 Ok(Place::Pair(Box::new(both)))
             }
         }
@@ -244,19 +258,73 @@ impl EngineArgs {
 
     /// The machine that is planned for, for commands that run nothing: this CPU when none is named.
     pub fn planned_for(&self) -> Result<Machine, Failure> {
+        self.refuse_of_running()?;
+        let machine = match (self.on.as_deref().unwrap_or("cpu"), &self.machine) {
+            ("cpu", Some(m)) => machines::find(m)?,
+            (on, _) => {
+                self.refuse_of_devices(on)?;
+                machines::find(on)?
+            }
+        };
+        self.tell_threads(&[&machine])?;
+        Ok(machine)
+    }
+
+    /// Refuses what does something only where steps run.
+    pub fn refuse_of_running(&self) -> Done {
         refuse(
             &[
                 (self.no_streaming, "--no-streaming"),
                 (!self.launch.is_empty(), "--launch"),
             ],
             "a command that runs nothing",
-        )?;
-        match (self.on.as_deref().unwrap_or("cpu"), &self.machine) {
-            ("cpu", Some(m)) => Ok(machines::find(m)?),
-            (on, _) => {
-                self.refuse_of_devices(on)?;
-                Ok(machines::find(on)?)
-            }
+        )
+    }
+
+    /// Says where `--threads` is more than the CPU has workers, which is the first CPU of `planned`, else this one.
+    pub fn tell_threads(&self, planned: &[&Machine]) -> Done {
+        // A command may ask for several sessions.
+        static TOLD: Once = Once::new();
+        let Some(asked) = self.threads else {
+            return Ok(());
+        };
+        let own = match planned.iter().find(|m| !m.is_gpu()) {
+            Some(_) => None,
+            None => Some(machines::find("detected")?),
+        };
+        let cpu = planned.iter().copied().find(|m| !m.is_gpu());
+        if let Some(m) = cpu.or(own.as_ref())
+            && asked as usize > m.worker_count()
+        {
+            let has = units::plural(m.worker_count() as u64, "worker");
+            let why = format!(
+                "--threads {asked} is more than the {has} of {}; plans use no more than those",
+                m.name
+            );
+            TOLD.call_once(|| note(&why));
+        }
+        Ok(())
+    }
+
+    /// The bound of `--goal latency`, which is then checked by whoever takes it: no plan is made for it.
+    pub fn take_latency_bound(&mut self) -> Option<f64> {
+        let goal = self.goal();
+        if matches!(goal.goal, Goal::Latency) {
+            self.goal = self.goal.map(|_| GoalArg::default());
+            self.max_latency = None;
+        }
+        goal.bound_s
+    }
+
+    /// What a plan is to be good at.
+    fn plan_goal(&self) -> Result<Goal, Failure> {
+        let goal = self.goal();
+        match (goal.goal, goal.bound_s) {
+            (Goal::Latency, Some(_)) => Err(Failure::Usage(
+                "a bound of --goal latency is checked by bench alone, since plans are as fast as they can be; leave it out, or give --goal throughput"
+                    .into(),
+            )),
+            (goal, _) => Ok(goal),
         }
     }
 
@@ -277,7 +345,7 @@ impl EngineArgs {
             kernels: kernels.unwrap_or_default(),
             isa: self.isa,
             threads: self.threads.map(|t| t as usize),
-            goal: self.goal().goal,
+            goal: self.plan_goal()?,
             memory: self.memory,
             launch: self.launch()?,
         })

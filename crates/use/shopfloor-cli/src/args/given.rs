@@ -4,6 +4,19 @@ use crate::output::Failure;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
+/// The model and its options.
+pub const OF_MODEL: &[&str] = &[
+    "MODEL",
+    "--inputs",
+    "--dim",
+    "--shape",
+    "--state",
+    "--open-dims",
+    "--precision",
+    "--kernel",
+    "--fuel",
+];
+
 /// The options that a call gave, and its positional arguments, by name.
 #[derive(Default)]
 pub struct Given(Vec<String>);

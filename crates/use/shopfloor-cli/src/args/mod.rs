@@ -6,9 +6,9 @@ mod model;
 mod values;
 
 pub use engine::{EngineArgs, KernelsArgs, Place, is_device, refuse};
-pub use given::Given;
+pub use given::{Given, OF_MODEL};
 pub use model::{GraphArgs, ModelArgs, tell_assumed};
-pub use values::{bytes, measuring_seconds, mode, seconds};
+pub use values::{bytes, calibration_seconds, measuring_seconds, mode, seconds};
 
 use crate::output::{Failure, note};
 use clap::Args;
@@ -76,15 +76,22 @@ pub struct CacheArgs {
 
 impl CacheArgs {
     /// `builder` with the cache asked for.
-    pub fn apply(&self, builder: SessionBuilder) -> SessionBuilder {
+    ///
+    /// # Errors
+    /// A limit for a cache that there is not.
+    pub fn apply(&self, builder: SessionBuilder) -> Result<SessionBuilder, Failure> {
         let cache = match &self.cache {
             Some(folder) => Some(Cache::new(folder)),
             None => Cache::of_user(),
         };
         match (cache.filter(|_| !self.no_cache), self.cache_limit) {
-            (Some(c), Some(n)) => builder.with_cache(c.with_limit(n)),
-            (Some(c), None) => builder.with_cache(c),
-            (None, _) => builder,
+            (Some(c), Some(n)) => Ok(builder.with_cache(c.with_limit(n))),
+            (Some(c), None) => Ok(builder.with_cache(c)),
+            (None, Some(_)) => Err(Failure::Usage(
+                "--cache-limit does nothing: the system names no folder for a cache; name one with --cache"
+                    .into(),
+            )),
+            (None, None) => Ok(builder),
         }
     }
 }

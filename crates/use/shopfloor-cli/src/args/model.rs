@@ -1,9 +1,10 @@
 //! Which model, and with what sizes.
 
-use crate::output::{Failure, note};
+use crate::output::{Done, Failure, note};
 use clap::Args;
 use shopfloor::{Dim, DimBox, Model, ModelOptions, Precision, inputs};
-use shopfloor_tools::{files, report::units};
+use shopfloor_tools::{files, operators, report::units};
+use std::path::Path;
 
 fn shape(text: &str) -> Result<(String, Vec<Dim>), String> {
     let wrong = || {
@@ -62,13 +63,29 @@ fn state(text: &str) -> Result<StateArg, String> {
     }
 }
 
+/// Refuses a name that `option` gives twice: one of the two would do nothing.
+fn once<N: Ord + std::fmt::Display>(
+    option: &str,
+    names: impl Iterator<Item = N>,
+) -> Result<(), Failure> {
+    let mut seen = std::collections::BTreeSet::new();
+    for name in names {
+        if seen.contains(&name) {
+            return Err(Failure::Usage(format!(
+                "{option} gives '{name}' twice; give it once"
+            )));
+        }
+        seen.insert(name);
+    }
+    Ok(())
+}
+
 /// A kernel for the nodes of an operator.
 #[derive(Clone, Debug)]
 pub struct UserKernel {
     domain: String,
     name: String,
     file: String,
-    text: String,
 }
 
 fn kernel(arg: &str) -> Result<UserKernel, String> {
@@ -79,7 +96,6 @@ fn kernel(arg: &str) -> Result<UserKernel, String> {
             domain: domain.into(),
             name: name.into(),
             file: file.into(),
-            text: shopfloor::read_text(file, files::WRITTEN).map_err(|e| e.to_string())?,
         }),
         _ => Err(format!(
             "'{arg}' should be DOMAIN:OP=FILE, such as my.co:Clip2=clip.kernel"
@@ -149,16 +165,48 @@ impl GraphArgs {
         out
     }
 
+    /// Refuses kernels for operators that no node of the model at `path` has.
+    fn check(&self, path: &Path) -> Done {
+        if self.kernel.is_empty() {
+            return Ok(());
+        }
+        let has = operators(path)?;
+        let lacking = self.kernel.iter().find(|k| {
+            let operator = match k.domain.as_str() {
+                "" | "ai.onnx" => k.name.clone(),
+                domain => format!("{domain}::{}", k.name),
+            };
+            !has.contains(&operator)
+        });
+        lacking.map_or(Ok(()), |k| {
+            Err(Failure::Usage(format!(
+                "--kernel {}:{} does nothing for {}, which has no such node; its operators are {}",
+                k.domain,
+                k.name,
+                path.display(),
+                units::listed(&has, units::ASSUMED)
+            )))
+        })
+    }
+
     /// For the library.
-    pub fn options(&self) -> ModelOptions {
-        let options = ModelOptions {
+    ///
+    /// # Errors
+    /// A kernel's file cannot be read.
+    pub fn options(&self) -> Result<ModelOptions, Failure> {
+        let mut options = ModelOptions {
             fuel: self.fuel,
             precision: self.precision,
             open_dims: self.open_dims,
             ..ModelOptions::default()
         };
-        let each = self.kernel.iter();
-        each.fold(options, |o, k| o.with_kernel(&k.domain, &k.name, &k.text))
+        let operator = |k: &UserKernel| format!("{}:{}", k.domain, k.name);
+        once("--kernel", self.kernel.iter().map(operator))?;
+        for k in &self.kernel {
+            let text = shopfloor::read_text(&k.file, files::WRITTEN)?;
+            options = options.with_kernel(&k.domain, &k.name, &text);
+        }
+        Ok(options)
     }
 }
 
@@ -192,18 +240,49 @@ impl ModelArgs {
     /// which dims nobody gave.
     pub fn open(&self, path: &str) -> Result<Model, Failure> {
         let model = Model::open(path, &self.sized()?)?;
-        self.tell(&model);
+        self.tell(&model)?;
         Ok(model)
     }
 
     /// Says which dims of the model nobody gave.
-    pub fn tell(&self, model: &Model) {
+    ///
+    /// # Errors
+    /// As [`ModelArgs::check`].
+    pub fn tell(&self, model: &Model) -> Done {
+        self.check(model)?;
         tell_assumed(model, &inputs::sizes(model).1);
+        Ok(())
+    }
+
+    /// Whether state is looked for by names.
+    fn finds_states(&self) -> bool {
+        self.state.iter().any(|s| matches!(s, StateArg::Auto))
+    }
+
+    /// Refuses what does nothing for the model: kernels for operators that it has not, and `--state auto` where no
+    /// names say so.
+    pub fn check(&self, model: &Model) -> Done {
+        self.graph.check(model.path())?;
+        match self.finds_states() && model.program().states.is_empty() {
+            false => Ok(()),
+            true => Err(Failure::Usage(format!(
+                "--state auto does nothing for {}, which has no input and output whose names say that they carry state, such as past and present; name them as INPUT=OUTPUT, or leave it out",
+                model.program().name
+            ))),
+        }
+    }
+
+    /// As [`ModelArgs::check`] of the model at `path`, which a command opens elsewhere.
+    pub fn check_file(&self, path: &str) -> Done {
+        match self.finds_states() {
+            true => self.check(&Model::open(path, &self.sized()?)?),
+            false => self.graph.check(path.as_ref()),
+        }
     }
 
     /// [`ModelArgs::options`] with the shapes of the tensors that `--inputs` names.
     pub fn sized(&self) -> Result<ModelOptions, Failure> {
-        let mut options = self.options();
+        let mut options = self.options()?;
         for (name, t) in shopfloor_tools::read_inputs(&self.inputs)? {
             let shape = || t.shape().iter().map(|&n| Dim::from(n)).collect();
             options.shapes.entry(name).or_insert_with(shape);
@@ -212,12 +291,22 @@ impl ModelArgs {
     }
 
     /// For the library.
-    pub fn options(&self) -> ModelOptions {
+    ///
+    /// # Errors
+    /// As [`GraphArgs::options`].
+    pub fn options(&self) -> Result<ModelOptions, Failure> {
+        if self.finds_states() && self.state.len() > 1 {
+            return Err(Failure::Usage(
+                "--state auto looks for pairs where none is given; give auto or the pairs".into(),
+            ));
+        }
+        once("--dim", self.dim.iter().map(|d| &d.0))?;
+        once("--shape", self.shape.iter().map(|s| &s.0))?;
         let mut dims = DimBox::new();
         for (name, lo, hi) in &self.dim {
             dims.insert(name.as_str(), *lo, *hi);
         }
-        ModelOptions {
+        Ok(ModelOptions {
             shapes: self.shape.iter().cloned().collect(),
             dims,
             states: self
@@ -228,9 +317,9 @@ impl ModelArgs {
                     StateArg::Pair(i, o) => Some((i.clone(), o.clone())),
                 })
                 .collect(),
-            find_states: self.state.iter().any(|s| matches!(s, StateArg::Auto)),
-            ..self.graph.options()
-        }
+            find_states: self.finds_states(),
+            ..self.graph.options()?
+        })
     }
 }
 

@@ -68,6 +68,12 @@ pub fn measuring_seconds(text: &str) -> Result<f64, String> {
     })
 }
 
+/// A time to calibrate for.
+pub fn calibration_seconds(text: &str) -> Result<f64, String> {
+    let v = text.parse().ok().filter(|v| (0.5..=3600.0).contains(v));
+    v.ok_or_else(|| format!("'{text}' should be a number of seconds, from 0.5 to 3600"))
+}
+
 /// How far a supervisor may go.
 pub fn mode(text: &str) -> Result<Mode, String> {
     match text {

@@ -26,10 +26,10 @@ pub fn run(a: Args) -> Done {
     let waiting = output::spinner("planning");
     let (model, view) = advise(&a.model, &a.bound.sized()?, &machine, &planning)?;
     waiting.finish_and_clear();
-    a.bound.tell(&model);
+    a.bound.tell(&model)?;
     if a.json {
         output::json(&view)
     } else {
-        output::print(&view.render(output::style()))
+        output::page(&view.render(output::style()))
     }
 }

@@ -1,5 +1,5 @@
 //! `shopfloor bench`: latency, throughput, load and fixed costs.
-use crate::args::{CacheArgs, EngineArgs, Given, ModelArgs};
+use crate::args::{CacheArgs, EngineArgs, Given, ModelArgs, OF_MODEL};
 use crate::first;
 use crate::output::{self, Done, Failure};
 use shopfloor::{Cache, Launch, Model, SuperviseOptions, Supervision, inputs};
@@ -10,14 +10,17 @@ use std::process::Command;
 #[derive(clap::Args)]
 pub struct Args {
     /// ONNX file
-    #[arg(required_unless_present_any = ["op", "demo"], conflicts_with = "op")]
+    #[arg(conflicts_with = "op")]
     model: Option<String>,
-    /// One operator instead of a model: matmul:MxNxK:f32[:dynamic], conv:N,C,H,W,OC,KH,KW,STRIDE,PAD or
-    /// map:N:f32:FUNCTION, such as map:1000000:f32:gelu
+    /// One operator instead of a model: matmul:MxNxK:TYPE[:dynamic] (dynamic: both factors are inputs),
+    /// conv:N,C,H,W,OC,KH,KW,STRIDE,PAD[:TYPE], map:N:TYPE:FUNCTION or map:N:TYPE:Kin (the sum of K inputs).
+    /// TYPE is f32, f16, bf16 or f64; FUNCTION relu, gelu, gelu_tanh, sigmoid, silu, tanh, erf, exp, log, sqrt,
+    /// add or mul
     #[arg(long, value_name = "OP")]
     op: Option<String>,
-    /// A measurement of the engine itself: fixed-cost of a request; load of MODEL in new processes; launch
-    /// of a short kernel both ways; ring, a hand-off to a worker; streams, alone and joined
+    /// A measurement of the engine itself: fixed-cost (what a request costs beside its arithmetic), load (how long
+    /// MODEL takes to be ready in new processes), launch (a short kernel on a GPU, launched and resident), ring (a
+    /// hand-off to a worker) or streams (messages of recurrent state, alone and joined)
     #[arg(long, value_name = "DEMO", value_parser = ["fixed-cost", "load", "launch", "ring", "streams"], hide_possible_values = true, conflicts_with = "op")]
     demo: Option<String>,
     /// Requests before measuring, of every caller
@@ -81,8 +84,9 @@ fn load(a: &Args) -> Done {
             "--demo load measures a model: give its file".into(),
         ));
     };
-    let options = a.bound.options();
+    let options = a.bound.options()?;
     let m = Model::open(model, &options)?;
+    a.bound.check(&m)?;
     let given = match a.bound.inputs.is_empty() {
         true => {
             let (sizes, assumed) = inputs::sizes(&m);
@@ -188,18 +192,8 @@ const PLACE: &[&str] = &[
     "--json",
 ];
 
-/// Options of a model.
-const OF_MODEL: &[&str] = &[
-    "MODEL",
-    "--inputs",
-    "--dim",
-    "--shape",
-    "--state",
-    "--open-dims",
-    "--precision",
-    "--kernel",
-    "--fuel",
-];
+/// Options of what is kept.
+const CACHE: &[&str] = &["--cache", "--no-cache", "--cache-limit"];
 
 /// A demonstration, and what does something in it.
 fn demo(a: &Args, name: &str, given: &Given) -> Done {
@@ -216,17 +210,29 @@ fn demo(a: &Args, name: &str, given: &Given) -> Done {
     run(a)
 }
 
-pub fn run(a: Args, typed: &Given) -> Done {
+/// Refuses what does nothing for what is measured.
+fn check(a: &Args, typed: &Given) -> Done {
+    if a.op.is_some() {
+        typed.without(&OF_MODEL[2..], "bench --op")?;
+        typed.without(CACHE, "bench --op, which keeps nothing")?;
+    }
+    if a.sweep {
+        typed.without(CACHE, "bench --sweep")?;
+        typed.without(
+            &["--concurrency", "--launch"],
+            "bench --sweep, which tries callers and workers",
+        )?;
+    }
+    let file = a.model.as_ref();
+    file.map_or(Ok(()), |path| a.bound.check_file(path))
+}
+
+pub fn run(mut a: Args, typed: &Given) -> Done {
+    let bound = a.engine.take_latency_bound();
     if let Some(name) = &a.demo {
         return demo(&a, name, typed);
     }
-    if a.op.is_some() {
-        let of_model: Vec<&str> = OF_MODEL[2..].to_vec();
-        typed.without(&of_model, "bench --op")?;
-    }
-    if a.sweep {
-        typed.without(&["--cache", "--no-cache", "--cache-limit"], "bench --sweep")?;
-    }
+    check(&a, typed)?;
     first::measure(&a.engine)?;
     let given = if a.bound.inputs.is_empty() {
         None
@@ -236,7 +242,12 @@ pub fn run(a: Args, typed: &Given) -> Done {
     let subject = match (&a.op, &a.model) {
         (Some(op), _) => Subject::Op(op),
         (None, Some(path)) => Subject::File(path.as_ref()),
-        (None, None) => return Err(Failure::Usage("give a model or --op".into())),
+        (None, None) => {
+            return Err(Failure::Usage(
+                "there is nothing to measure: give an ONNX file, an operator with --op matmul:64x64x64:f32, or the engine itself with --demo fixed-cost"
+                    .into(),
+            ));
+        }
     };
     let options = BenchOptions {
         warmup: a.warmup,
@@ -247,13 +258,14 @@ pub fn run(a: Args, typed: &Given) -> Done {
     };
     if let (true, Subject::File(path)) = (a.sweep, &subject) {
         let (builder, goal) = (a.engine.builder()?, a.engine.goal().goal);
+        let bound = a.bound.options()?;
         let report = output::measuring(|bar| {
-            shopfloor_tools::sweep(&builder, path, &a.bound.options(), options, goal, bar)
+            shopfloor_tools::sweep(&builder, path, &bound, options, goal, bar)
         })?;
         return output::report(a.json, &report, |r, style| r.render(style));
     }
     let measured = |engine: &EngineArgs, subject, given| {
-        let builder = a.cache.apply(engine.builder()?);
+        let builder = a.cache.apply(engine.builder()?)?;
         let engine = builder.engine()?;
         #[cfg(unix)]
         let _server = (a.status.as_ref())
@@ -269,7 +281,7 @@ pub fn run(a: Args, typed: &Given) -> Done {
                 Supervision::start(&engine, o)
             })
             .transpose()?;
-        let (builder, bound) = (builder.with_engine(engine), a.bound.options());
+        let (builder, bound) = (builder.with_engine(engine), a.bound.options()?);
         let report = output::measuring(|bar| {
             shopfloor_tools::bench(builder, subject, &bound, given, options, bar)
         })?;
@@ -295,7 +307,7 @@ pub fn run(a: Args, typed: &Given) -> Done {
     }
     let report = measured(&a.engine, subject, given)?;
     output::report(a.json, &report, |r, style| r.render(style))?;
-    match a.engine.goal().bound_s {
+    match bound {
         Some(bound) if report.latency_ms.p99 > bound * 1e3 => Err(Failure::Missed(format!(
             "{}: the goal was {} for 99 of 100 requests, and they took up to {}; allow more time, more threads or less concurrency",
             report.model,

@@ -32,7 +32,7 @@ fn folder(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
         .map(|d| d.join("digits_cnn"))
         .find(|d| d.join("model.onnx").is_file());
     found.ok_or_else(|| {
-        Failure::Usage(format!(
+        Failure::of(format!(
             "{} has no digits_cnn/model.onnx; name the repository's models folder with --models",
             tried[0].display()
         ))
@@ -140,7 +140,7 @@ pub fn run(a: Args) -> Done {
     tell_machine(&session);
     let (Some((_, images)), Some((_, answer))) = (named.first(), outputs.first()) else {
         let why = format!("{} has no inputs or outputs", dir.display());
-        return Err(Failure::Usage(why));
+        return Err(Failure::of(why));
     };
     let style = output::style();
     let answers = answers(answer, &labels);

@@ -4,6 +4,7 @@ use crate::output::{self, Done, Failure};
 use shopfloor::{Machine, Plan, inputs};
 use shopfloor_tools::emitted::{emitted, emulation, kernel_text, machine, sass};
 use shopfloor_tools::planview;
+use shopfloor_tools::report::units::wrapped;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -27,6 +28,12 @@ pub struct Args {
     engine: EngineArgs,
 }
 
+/// The words of a tile program.
+const WORDS: &str = "Above: the tile program. space: axes and their extents; read, write: operands and where an element \
+lies; grid: extents of one task (chunk: tasks that a worker takes at a time; raster: rows of tasks that are gone through \
+side by side, so that they share what a cache holds); mapping: threads of a CTA, its warps as rows x columns, and the \
+unit that multiplies; in registers, in shared, in place, where it is used: where a tile is kept.";
+
 /// Writes the step's PTX and says how it is emulated.
 fn ptx(plan: &Plan, step: &str, machine: &Machine, file: &str) -> Done {
     let (texts, launch) = emulation(plan, step, machine)?;
@@ -44,7 +51,10 @@ fn ptx(plan: &Plan, step: &str, machine: &Machine, file: &str) -> Done {
 
 pub fn run(a: Args) -> Done {
     let machine = match a.engine.on.as_deref() {
-        Some("wgpu") => machine("wgpu")?,
+        Some("wgpu") => {
+            a.engine.refuse_of_running()?;
+            machine("wgpu")?
+        }
         _ => a.engine.planned_for()?,
     };
     let model = a.bound.open(&a.model)?;
@@ -58,7 +68,9 @@ pub fn run(a: Args) -> Done {
         return output::print(&format!("{}\n", kernel_text(&plan, &a.step)?));
     }
     let e = emitted(&plan, &a.step, &machine)?;
-    let mut out = format!("{}\n{}", e.program, e.text);
+    let words = wrapped(WORDS, output::style().width.saturating_sub(3));
+    let words: Vec<String> = words.iter().map(|l| format!("// {l}")).collect();
+    let mut out = format!("{}\n{}\n\n{}", e.program, words.join("\n"), e.text);
     if a.sass {
         let folder = std::env::temp_dir().join(format!("shopfloor-emit-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(Failure::Write)?;

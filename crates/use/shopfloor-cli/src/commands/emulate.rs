@@ -1,6 +1,8 @@
 //! `shopfloor emulate`: PTX text run without a GPU.
 use crate::output::{self, Done, Failure};
-use ptx_emulator::{Checks, Launch, Machine, MemoryKind, Outcome, Report, counters_table};
+use ptx_emulator::{
+    Checks, Launch, Machine, MemoryKind, Outcome, PtxError, Report, counters_table,
+};
 use serde_json::{Value, json};
 use shopfloor::{DType, Tensor};
 use shopfloor_tools::stalls::{self, Reason, Stalls, Timing, stalls_table};
@@ -44,8 +46,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// CTAs in flight together, at most
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    in_flight: usize,
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    in_flight: u32,
     /// Instructions of warps after which to give up
     #[arg(long, value_name = "N", default_value_t = 10_000_000_000)]
     limit: u64,
@@ -83,8 +85,13 @@ fn usage<T>(what: String) -> Result<T, Failure> {
     Err(Failure::Usage(what))
 }
 
-fn failed(e: ptx_emulator::PtxError, file: &std::path::Path) -> Failure {
-    Failure::Usage(format!("{}: {e}", file.display()))
+fn failed(e: PtxError, file: &std::path::Path) -> Failure {
+    let text = format!("{}: {e}", file.display());
+    match e {
+        // Another kernel, grid or argument would do.
+        PtxError::NoKernel { .. } | PtxError::Launch { .. } => Failure::Usage(text),
+        _ => Failure::of(text),
+    }
 }
 
 fn three(text: &str) -> Result<[u32; 3], Failure> {
@@ -220,7 +227,7 @@ fn argument(
     if count > MOST {
         return usage(format!("'{arg}': {MOST} elements are the most"));
     }
-    let memory = |e: ptx_emulator::PtxError| Failure::Usage(format!("'{arg}': {e}"));
+    let memory = |e: PtxError| Failure::Usage(format!("'{arg}': {e}"));
     let address = machine
         .memory
         .allocate(count * size, MemoryKind::Device)
@@ -257,17 +264,22 @@ fn values(b: &Buffer, machine: &Machine) -> Result<Tensor, Failure> {
     let bytes = machine
         .memory
         .read(b.address, b.count * size)
-        .map_err(|e| Failure::Usage(e.to_string()))?;
-    Tensor::from_bytes(b.dtype, &[b.count], bytes).map_err(|e| Failure::Usage(e.to_string()))
+        .map_err(|e| Failure::of(e.to_string()))?;
+    Ok(Tensor::from_bytes(b.dtype, &[b.count], bytes).map_err(shopfloor::Error::from)?)
 }
 
-fn show(b: &Buffer, machine: &Machine, all: bool, out: &mut String) -> Result<(), Failure> {
+fn show(
+    b: &Buffer,
+    machine: &Machine,
+    (all, columns): (bool, usize),
+    out: &mut String,
+) -> Result<(), Failure> {
     let tensor = values(b, machine)?;
     let n = if all { b.count } else { b.count.min(SHOWN) };
     let cells: Vec<String> = (0..n).map(|k| number(b.dtype, &tensor, k)).collect();
     let width = cells.iter().map(String::len).max().unwrap_or(0) + 1;
     let index = b.count.to_string().len() + 1;
-    let columns = ((99 - index) / width.max(1)).clamp(1, 16);
+    let columns = (columns.saturating_sub(1 + index) / width.max(1)).clamp(1, 16);
     let _ = writeln!(out, "{}", b.name);
     for (row, chunk) in cells.chunks(columns).enumerate() {
         let _ = write!(out, "{:>index$}", row * columns);
@@ -422,13 +434,7 @@ fn launched(
 }
 
 pub fn run(a: Args) -> Done {
-    let source =
-        shopfloor_tools::files::text(&a.file, shopfloor_tools::files::MADE).map_err(|e| {
-            Failure::Usage(format!(
-                "{} cannot be read: {e}; give a file of PTX text",
-                a.file.display()
-            ))
-        })?;
+    let source = shopfloor::read_text(&a.file, shopfloor_tools::files::MADE)?;
     let mut machine = Machine::new();
     let module = machine.load(&source).map_err(|e| failed(e, &a.file))?;
     let kernel = match (&a.kernel, &module.kernels()[..]) {
@@ -454,7 +460,7 @@ pub fn run(a: Args) -> Done {
         shared: a.shared,
         args,
         seed: a.seed,
-        resident: a.in_flight.max(1),
+        resident: a.in_flight as usize,
         checks: if a.no_checks {
             Checks::none()
         } else {
@@ -468,10 +474,11 @@ pub fn run(a: Args) -> Done {
         output::json(&as_json(&outcome, timed.as_ref(), &machine, &buffers)?)?;
     } else {
         let mut out = String::new();
+        let width = output::style().width;
         for b in buffers.iter().filter(|b| b.shown) {
-            show(b, &machine, a.all, &mut out)?;
+            show(b, &machine, (a.all, width), &mut out)?;
         }
-        out += &counters_table(&outcome.counters, &source);
+        out += &counters_table(&outcome.counters, &source, width);
         if let Some(t) = &timed {
             let s = if t.timing.ctas_per_sm == 1 { "" } else { "s" };
             let _ = writeln!(
@@ -482,7 +489,7 @@ pub fn run(a: Args) -> Done {
                 t.timing.ctas_per_sm,
                 t.stalls.cycles as f64 / t.clock_hz * 1e6
             );
-            out += &stalls_table(&t.stalls, &source);
+            out += &stalls_table(&t.stalls, &source, width);
         }
         output::print(&out)?;
     }

@@ -1,6 +1,6 @@
 //! `shopfloor plan` over several machines, or several batches.
 use super::plan::Args;
-use crate::args::{Given, is_device, tell_assumed};
+use crate::args::{Given, OF_MODEL, is_device, tell_assumed};
 use crate::output::{self, Done, Failure};
 use shopfloor::{Machine, Model, inputs, machines};
 use shopfloor_tools::{batches, fleet};
@@ -32,15 +32,6 @@ pub fn listed(on: &str) -> Result<Option<Vec<(String, Machine)>>, Failure> {
 
 /// What does something for several machines.
 const OF_SEVERAL: &[&str] = &[
-    "MODEL",
-    "--inputs",
-    "--dim",
-    "--shape",
-    "--state",
-    "--open-dims",
-    "--precision",
-    "--kernel",
-    "--fuel",
     "--on",
     "--launch",
     "--threads",
@@ -54,10 +45,13 @@ const OF_SEVERAL: &[&str] = &[
 
 pub fn run(a: &Args, path: &str, list: Vec<(String, Machine)>, given: &Given) -> Done {
     given.only(
-        OF_SEVERAL,
+        &[OF_MODEL, OF_SEVERAL].concat(),
         "a comparison of machines or batches (one machine and no --batch: a plan)",
     )?;
     let planning = a.engine.planning(None)?;
+    for (_, machine) in &list {
+        a.engine.tell_threads(&[machine])?;
+    }
     let (names, list): (Vec<String>, Vec<Machine>) = list.into_iter().unzip();
     let bar = output::bar("planning");
     let model = Model::open(path, &a.bound.sized()?)?;
@@ -85,7 +79,7 @@ pub fn run(a: &Args, path: &str, list: Vec<(String, Machine)>, given: &Given) ->
     if a.json {
         output::json(&view)?;
     } else {
-        output::print(&view.render(output::style()))?;
+        output::page(&view.render(output::style()))?;
     }
     // Nowhere at all: the reasons were printed.
     match view.rows.iter().all(|r| r.points.is_empty()) {

@@ -18,11 +18,12 @@ pub struct Args {
 
 pub fn run(a: Args, given: &Given) -> Done {
     given.without(&["--precision"], "inspect, which plans nothing")?;
+    a.bound.check_file(&a.model)?;
     let found = shopfloor_tools::inspect(&a.model, &a.bound.sized()?)?;
     if a.json {
         output::json(&found)?;
     } else {
-        output::print(&found.render(output::style(), a.all))?;
+        output::page(&found.render(output::style(), a.all))?;
     }
     match found.unsupported.as_slice() {
         [] => Ok(()),

@@ -1,4 +1,5 @@
 //! `shopfloor machines`: descriptions, lists, detection, calibration.
+use crate::args;
 use crate::output::{self, Done, Failure};
 use shopfloor::machines::{self, Extent};
 use shopfloor_tools::report;
@@ -46,7 +47,7 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
         /// About how long to measure
-        #[arg(long, value_name = "S")]
+        #[arg(long, value_name = "S", value_parser = args::calibration_seconds)]
         seconds: Option<f64>,
         /// Remove the calibration that is kept, and measure nothing
         #[arg(long, conflicts_with_all = ["out", "seconds"])]
@@ -64,7 +65,7 @@ pub fn run(c: Command) -> Done {
             if json {
                 output::json(&list)
             } else {
-                output::print(&report::machine_list(&list, output::style()))
+                output::page(&report::machine_list(&list, output::style()))
             }
         }
         Command::Show { machine, json } => {
@@ -78,7 +79,7 @@ pub fn run(c: Command) -> Done {
                     "present" | "cpu" => calibration()?,
                     _ => String::new(),
                 };
-                output::print(&format!(
+                output::page(&format!(
                     "{}\n{drawn}{kept}",
                     report::machine_table(&m, style)
                 ))
@@ -95,7 +96,7 @@ pub fn run(c: Command) -> Done {
             if json {
                 output::json(&all)
             } else {
-                output::print(&report::calc::machine_comparison(&all, output::style()))
+                output::page(&report::calc::machine_comparison(&all, output::style()))
             }
         }
         Command::Check { file, json } => {
@@ -138,9 +139,7 @@ fn forget(json: bool) -> Done {
 }
 
 fn calibrate(out: Option<&Path>, seconds: Option<f64>, json: bool) -> Done {
-    let budget = seconds
-        .filter(|s| s.is_finite())
-        .map(|s| Duration::from_secs_f64(s.clamp(0.5, 3600.0)));
+    let budget = seconds.map(Duration::from_secs_f64);
     let bar = output::bar("calibrating");
     let measured = shopfloor_tools::calibrate(Extent::Full, budget, &mut |done, what| {
         bar.set_position((done * 1000.0) as u64);

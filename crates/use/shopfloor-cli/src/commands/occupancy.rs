@@ -8,7 +8,7 @@ use shopfloor_tools::report::calc::OccupancyView;
 #[derive(clap::Args)]
 pub struct Args {
     /// GPU that is planned for: a name such as h100, or a TOML file
-    #[arg(long, value_name = "MACHINE", required_unless_present = "cc")]
+    #[arg(long, value_name = "MACHINE")]
     on: Option<String>,
     /// A compute capability instead, such as 9.0
     #[arg(long, value_name = "X.Y", conflicts_with = "on")]
@@ -74,8 +74,13 @@ pub fn run(a: Args) -> Done {
     let machine = a.on.as_deref().map(machines::find).transpose()?;
     let (name, limits) = match (&machine, &a.cc) {
         (Some(m), _) => (m.name.clone(), m.limits.clone()),
-        (None, cc) => {
-            let cc = cc.as_deref().unwrap_or_default();
+        (None, None) => {
+            return Err(Failure::Usage(
+                "there is no GPU to ask about: name one with --on, such as --on h100, or a compute capability with --cc, such as --cc 9.0"
+                    .into(),
+            ));
+        }
+        (None, Some(cc)) => {
             let found = calc::parse_capability(cc).and_then(calc::limits_of_capability);
             let Some(limits) = found else {
                 let known: Vec<String> = calc::known_capabilities()

@@ -141,6 +141,10 @@ fn for_machine(
             machine.name
         ));
     }
+    if let Some(why) = whole.too_large(&machine) {
+        let before = view.note.map_or(String::new(), |n| format!("{n}; "));
+        view.note = Some(format!("{before}{why}: it is predicted as if it fitted"));
+    }
     if let Some(way) = &whole.way {
         view = view.with_way(way, &whole.ways);
     }
@@ -208,7 +212,7 @@ fn explain(view: &PlanView, step: &str, json: bool) -> Done {
     };
     match json {
         true => output::json(&serde_json::json!({ "step": found, "whys": view.whys_of(found) })),
-        false => output::print(&view.explained(found, output::style())),
+        false => output::page(&view.explained(found, output::style())),
     }
 }
 
@@ -241,6 +245,6 @@ pub fn run(a: Args, given: &Given) -> Done {
     match step {
         Some(step) => explain(&view, &step, a.json),
         None if a.json => output::json(&view),
-        None => output::print(&view.render(output::style(), a.why.is_some())),
+        None => output::page(&view.render(output::style(), a.why.is_some())),
     }
 }

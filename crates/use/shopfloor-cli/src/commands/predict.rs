@@ -1,14 +1,17 @@
 //! `shopfloor predict`: measurement files against predictions.
 use crate::output::{self, Done};
+use shopfloor_tools::measured_table;
 use shopfloor_tools::predict::{Constants, Measurements, Options, compare, pairs};
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Measurements of kernels, whole models or decoding: CSV, or CSV in gzip
+    /// Measurements, as CSV or CSV in gzip, told apart by their first line: of kernels
+    /// (source,gpu,op,params,dtype,measured_us,note), of whole models
+    /// (source,gpu,framework,model,mode,batch,...), or of decoding (source,gpu,n_gpu,framework,model,quant,...)
     #[arg(long, value_name = "FILE")]
     measurements: PathBuf,
-    /// Only rows of this GPU
+    /// Only rows of this GPU, as the column gpu of the file names it or as the catalog does, such as a100
     #[arg(long, value_name = "NAME")]
     gpu: Option<String>,
     /// Every row with its prediction, as CSV
@@ -46,6 +49,6 @@ pub fn run(a: Args) -> Done {
     if a.json {
         output::json(&report)
     } else {
-        output::print(&report.table())
+        output::page(&measured_table(&report, output::style()))
     }
 }

@@ -48,8 +48,8 @@ pub fn run(a: Args) -> Done {
     let waiting = output::spinner("measuring");
     let session = a
         .cache
-        .apply(a.engine.builder()?)
-        .with_model_options(a.bound.options())
+        .apply(a.engine.builder()?)?
+        .with_model_options(a.bound.options()?)
         .commit_from_file(&a.model)?;
     let named = if a.bound.inputs.is_empty() {
         let (sizes, assumed) = inputs::sizes(session.model());
@@ -58,6 +58,7 @@ pub fn run(a: Args) -> Done {
     } else {
         shopfloor_tools::read_inputs_of(session.model(), &a.bound.inputs, a.engine.memory)?
     };
+    a.bound.check(session.model())?;
     a.plan.apply(&session)?;
     let (profile, timeline) = shopfloor::profile(&session, &named, a.warmup, a.active as usize)?;
     a.engine.launched(&session)?;
@@ -78,12 +79,12 @@ pub fn run(a: Args) -> Done {
         output::json(&profile)
     } else {
         let style = output::style();
-        output::print(&profile.render(style, a.top, a.nodes))?;
+        output::page(&profile.render(style, a.top, a.nodes))?;
         let lanes = report::timeline_text(&profile, &timeline, style);
         let roofs = roofline::of_profile(&session, &profile)
             .map_or_else(String::new, |r| r.measured_plot(style));
         for part in [lanes, roofs].iter().filter(|p| !p.is_empty()) {
-            output::print(&format!("\n{part}"))?;
+            output::page(&format!("\n{part}"))?;
         }
         Ok(())
     }

@@ -66,6 +66,12 @@ pub fn run(a: Args, given: &Given) -> Done {
             ));
         }
     };
+    if let (Some(isa), false) = (a.engine.isa, machine.is_gpu()) {
+        note(&format!(
+            "the kernels are those of {isa}, and the roofs those of {}: what its widest instructions reach",
+            machine.name
+        ));
+    }
     if let Some(path) = &a.svg {
         roofline::save_svg(&view, path)?;
         note(&format!("the plot is in {}", path.display()));
@@ -73,6 +79,6 @@ pub fn run(a: Args, given: &Given) -> Done {
     if a.json {
         output::json(&view)
     } else {
-        output::print(&view.render(output::style(), a.all))
+        output::page(&view.render(output::style(), a.all))
     }
 }

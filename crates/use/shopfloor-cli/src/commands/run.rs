@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long)]
     random: bool,
     /// Stop after the step of this number or name, and list what ran
-    #[arg(long, value_name = "STEP")]
+    #[arg(long, value_name = "STEP", conflicts_with_all = ["compare", "no_fallback", "steady", "outputs", "labels"])]
     stop_after: Option<String>,
     /// Fail with exit code 3 where a step runs on the host because the device has no form for it
     #[arg(long)]
@@ -48,7 +48,12 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     outputs: Option<String>,
     /// Names of the classes, one per line: shown for outputs that have as many entries
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "json",
+        help_heading = "Output"
+    )]
     labels: Option<String>,
     /// Everything as JSON
     #[arg(long, help_heading = "Output")]
@@ -156,14 +161,17 @@ fn figure(v: f64) -> String {
     }
 }
 
+/// Whether each row of `t` has an entry for every one of `labels`.
+fn classes(t: &Tensor, labels: &[String]) -> bool {
+    t.shape().last() == Some(&labels.len()) && labels.len() > 1 && t.dtype().is_float()
+}
+
 /// The five largest of each row, with their labels.
 fn best(t: &Tensor, labels: &[String], out: &mut String) {
-    let Some(&classes) = t.shape().last() else {
-        return;
-    };
-    if classes != labels.len() || classes < 2 || !t.dtype().is_float() {
+    if !classes(t, labels) {
         return;
     }
+    let classes = labels.len();
     let rows = t.len() / classes;
     for r in 0..rows.min(20) {
         let mut order: Vec<usize> = (0..classes).collect();
@@ -189,19 +197,17 @@ fn step_number(
     text: &str,
     named: &[(String, Tensor)],
 ) -> Result<u32, Failure> {
-    if let Ok(n) = text.parse() {
-        return Ok(n);
-    }
     let model = session.model();
     let plan = session.plan(&inputs::box_of(model, &inputs::sizes_of(model, named)))?;
     let names: Vec<&String> = plan
         .blocks()
         .flat_map(|b| b.steps.iter().map(|s| &s.name))
         .collect();
-    match names.iter().position(|n| *n == text) {
+    let number = text.parse().ok().filter(|n| *n < names.len());
+    match number.or_else(|| names.iter().position(|n| *n == text)) {
         Some(i) => Ok(i as u32),
         None => Err(Failure::Usage(format!(
-            "--stop-after {text}: the plan has no step of that name; give a number up to {} or a name that `shopfloor plan --json` lists",
+            "--stop-after {text}: the plan has no such step; give a number up to {} or a name that `shopfloor plan --json` lists",
             names.len().saturating_sub(1)
         ))),
     }
@@ -305,7 +311,7 @@ fn stopped(
     for (i, n, s) in ran {
         let _ = writeln!(text, "  {i:>4}  {:>9}  {n}", units::seconds(s));
     }
-    output::print(&text)
+    output::page(&text)
 }
 
 /// Outputs against those of a file, where one is named.
@@ -328,15 +334,52 @@ fn compared(a: &Args, outputs: &[(String, Tensor)]) -> Result<Option<Comparison>
     }
 }
 
+/// The names of `--labels`, one for every class.
+fn labels(a: &Args) -> Result<Vec<String>, Failure> {
+    let Some(path) = &a.labels else {
+        return Ok(vec![]);
+    };
+    let text = shopfloor::read_text(path, shopfloor_tools::files::WRITTEN)?;
+    Ok(text.lines().map(str::to_string).collect())
+}
+
+/// Refuses labels of which no output has as many classes.
+fn fitting(a: &Args, labels: &[String], outputs: &[(String, Tensor)]) -> Done {
+    let (Some(path), false) = (&a.labels, outputs.iter().any(|(_, t)| classes(t, labels))) else {
+        return Ok(());
+    };
+    let shape = |t: &Tensor| {
+        let each: Vec<String> = t.shape().iter().map(ToString::to_string).collect();
+        each.join(", ")
+    };
+    let all = outputs
+        .iter()
+        .map(|(n, t)| format!("{n} {} [{}]", t.dtype(), shape(t)));
+    Err(Failure::Usage(format!(
+        "--labels {path} has {}, and no output has as many entries of floats in its last dimension: {}",
+        units::plural(labels.len() as u64, "name"),
+        all.collect::<Vec<_>>().join(", ")
+    )))
+}
+
 pub fn run(a: Args) -> Done {
+    let on = a.engine.on.as_deref().unwrap_or("cpu");
+    if a.no_fallback && on == "cpu" {
+        return Err(Failure::Usage(
+            "--no-fallback does nothing for cpu, where every step runs on the host; leave it out"
+                .into(),
+        ));
+    }
+    let labels = labels(&a)?;
     let began = Instant::now();
     let waiting = output::spinner("loading");
     let session = a
         .cache
-        .apply(a.engine.builder()?)
-        .with_model_options(a.bound.options())
+        .apply(a.engine.builder()?)?
+        .with_model_options(a.bound.options()?)
         .commit_from_file(&a.model)?;
     let given = shopfloor_tools::read_inputs_of(session.model(), &a.bound.inputs, a.engine.memory)?;
+    a.bound.check(session.model())?;
     a.plan.apply(&session)?;
     let load = began.elapsed().as_secs_f64() * 1e3;
     let given = completed(&a, &session, given)?;
@@ -367,6 +410,7 @@ pub fn run(a: Args) -> Done {
     if let Some(path) = &a.outputs {
         data::write_npz(path, &outputs)?;
     }
+    fitting(&a, &labels, &outputs)?;
     let comparison = compared(&a, &outputs)?;
     let fallback_steps = planview::fallbacks(&session);
     if a.no_fallback {
@@ -391,14 +435,7 @@ pub fn run(a: Args) -> Done {
     if a.json {
         output::json(&report)?;
     } else {
-        let labels: Vec<String> = match &a.labels {
-            None => vec![],
-            Some(path) => shopfloor::read_text(path, shopfloor_tools::files::WRITTEN)?
-                .lines()
-                .map(str::to_string)
-                .collect(),
-        };
-        output::print(&text(&report, &outputs, &labels, output::style()))?;
+        output::page(&text(&report, &outputs, &labels, output::style()))?;
     }
     // The process ends, and what it holds goes with it: taking it apart first is time for nothing.
     std::mem::forget(session);

@@ -72,7 +72,7 @@ pub fn run(a: Args) -> Done {
         if !expected.is_empty() {
             text = format!("{text}\n{expected}\n");
         }
-        output::print(&text)?;
+        output::page(&text)?;
     }
     let missed = s.verdict.checks.iter().filter(|c| !c.holds).count();
     match missed {

@@ -11,7 +11,6 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 pub struct Args {
     /// ONNX files, all served by one engine
-    #[arg(required_unless_present = "replay")]
     models: Vec<PathBuf>,
     /// How far the supervisor may go: off, observe (it says what it would do) or on
     #[arg(long, value_name = "HOW", value_parser = crate::args::mode, default_value = "on")]
@@ -34,7 +33,7 @@ pub struct Args {
     #[arg(long, value_name = "SOCKET")]
     status: Option<String>,
     /// Go through a log again instead, and say whether the decisions are the same
-    #[arg(long, value_name = "LOG", conflicts_with_all = ["models", "log", "trace", "supervise", "callers", "seconds", "ModelArgs", "GraphArgs", "EngineArgs"])]
+    #[arg(long, value_name = "LOG", conflicts_with_all = ["models", "log", "trace", "supervise", "callers", "seconds", "status", "ModelArgs", "GraphArgs", "EngineArgs"])]
     replay: Option<PathBuf>,
     #[command(flatten)]
     bound: ModelArgs,
@@ -54,6 +53,12 @@ fn json_line(value: &impl serde::Serialize) -> Done {
 pub fn run(a: Args) -> Done {
     if let Some(log) = &a.replay {
         return replay_log(log, a.json);
+    }
+    if a.models.is_empty() {
+        return Err(Failure::Usage(
+            "there is nothing to serve: give ONNX files, or --replay LOG to go through a log again"
+                .into(),
+        ));
     }
     let mut options = SuperviseOptions::of(a.supervise);
     if let Some(path) = &a.log {
@@ -78,7 +83,7 @@ pub fn run(a: Args) -> Done {
     first::measure(&a.engine)?;
     let builder = a.engine.builder()?;
     for model in &a.models {
-        a.bound.tell(&Model::open(model, &a.bound.sized()?)?);
+        a.bound.tell(&Model::open(model, &a.bound.sized()?)?)?;
     }
     let report = supervised_load(
         &builder,
@@ -103,6 +108,6 @@ pub fn run(a: Args) -> Done {
     }
     match a.json {
         true => json_line(&serde_json::json!({ "summary": report })),
-        false => output::print(&format!("\n{}", report.render(output::style()))),
+        false => output::page(&format!("\n{}", report.render(output::style()))),
     }
 }

@@ -6,10 +6,10 @@ use shopfloor_tools::report::calc::TensorView;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Machine that is planned for: cpu, a name such as h100, or a TOML file
+    /// Machine that is planned for: cpu, a name such as h100 (`shopfloor machines list`), or a TOML file
     #[arg(long, value_name = "MACHINE")]
     on: String,
-    /// The product: matmul:MxNxK:DTYPE
+    /// The product: matmul:MxNxK:TYPE, where TYPE is f64, f32, tf32, bf16, f16, f8, i8 or i4
     #[arg(long, value_name = "OP")]
     op: Product,
     /// Everything as JSON
@@ -22,6 +22,6 @@ pub fn run(a: Args) -> Done {
     if a.json {
         output::json(&view)
     } else {
-        output::print(&view.render(output::style()))
+        output::page(&view.render(output::style()))
     }
 }

@@ -50,13 +50,13 @@ pub fn run(a: Args) -> Done {
     }
     let folders = find_test_folders(&a.dirs)?;
     if folders.is_empty() {
-        return Err(Failure::Usage(
+        return Err(Failure::of(
             "no folder with a model.onnx was found; name one that holds some".into(),
         ));
     }
     let builder = a.engine.builder()?;
     let builder = builder.clone().with_engine(builder.engine()?);
-    let options = a.graph.options();
+    let options = a.graph.options()?;
     let close = Closeness {
         rtol: a.rtol,
         atol: a.atol,

@@ -13,13 +13,13 @@ pub struct Args {
     #[arg(long, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
     every: u32,
     /// One look, of what happened since the engine began to answer
-    #[arg(long)]
+    #[arg(long, conflicts_with = "every")]
     once: bool,
     /// The figures in Prometheus' text form, once
     #[arg(long, conflicts_with_all = ["json", "every"])]
     prometheus: bool,
     /// The figures as JSON, once
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, conflicts_with = "every", help_heading = "Output")]
     json: bool,
 }
 
@@ -32,7 +32,7 @@ pub fn run(a: Args) -> Done {
         return output::json(&before);
     }
     if a.once {
-        return output::print(&before.render(None, output::style()));
+        return output::page(&before.render(None, output::style()));
     }
     loop {
         std::thread::sleep(Duration::from_secs(a.every.into()));

@@ -7,7 +7,7 @@ use shopfloor_tools::report::calc::TransferView;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Machine that is planned for: cpu, a name such as h100, or a TOML file
+    /// Machine that is planned for: cpu, a name such as h100 (`shopfloor machines list`), or a TOML file
     #[arg(long, value_name = "MACHINE")]
     on: String,
     /// Bytes of a batch, each way
@@ -49,6 +49,6 @@ pub fn run(a: Args) -> Done {
     if a.json {
         output::json(&view)
     } else {
-        output::print(&view.render(output::style()))
+        output::page(&view.render(output::style()))
     }
 }

@@ -1,5 +1,5 @@
 //! `shopfloor walk`: one step from graph to lanes.
-use crate::args::{EngineArgs, ModelArgs, is_device, refuse};
+use crate::args::{EngineArgs, Given, ModelArgs, OF_MODEL, is_device, refuse};
 use crate::first;
 use crate::output::{self, Done, Failure};
 use shopfloor_tools::report::units::wrapped;
@@ -8,7 +8,6 @@ use shopfloor_tools::walk::{WalkOptions, save, tour, walk};
 #[derive(clap::Args)]
 pub struct Args {
     /// ONNX file
-    #[arg(required_unless_present = "tour")]
     model: Option<String>,
     /// Walk through the bundled two-layer model instead [default for --on: a100]
     #[arg(long, conflicts_with = "model")]
@@ -38,10 +37,12 @@ pub struct Args {
     json: bool,
 }
 
-pub fn run(a: Args) -> Done {
-    if a.tour && !(a.bound.dim.is_empty() && a.bound.shape.is_empty()) {
+pub fn run(a: Args, given: &Given) -> Done {
+    if a.tour {
+        given.without(&OF_MODEL[1..], "walk --tour, whose model is bundled")?;
+    } else if a.model.is_none() {
         return Err(Failure::Usage(
-            "the tour's model has sizes of its own; leave --dim and --shape out, or name models/two_layers/model.onnx"
+            "there is nothing to walk through: give an ONNX file, or --tour for the bundled model"
                 .into(),
         ));
     }
@@ -89,7 +90,7 @@ pub fn run(a: Args) -> Done {
         return output::json(&made);
     }
     if a.text {
-        return output::print(&made.told(output::style(), a.analogy));
+        return output::page(&made.told(output::style(), a.analogy));
     }
     let out = out.ok_or_else(|| Failure::Usage("name a file with --out".into()))?;
     let said = format!(

@@ -38,6 +38,6 @@ pub fn run(a: Args) -> Done {
     if a.json {
         output::json(&view)
     } else {
-        output::print(&view.render(output::style(), a.all))
+        output::page(&view.render(output::style(), a.all))
     }
 }

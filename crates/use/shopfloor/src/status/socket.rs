@@ -135,10 +135,8 @@ pub fn status_at(path: impl AsRef<Path>) -> Result<Status, Error> {
     let path = path.as_ref();
     let text = ask(path, "status\n")?;
     serde_json::from_str(&text).map_err(|e| {
-        Error::Usage(format!(
-            "what answers at {} is no engine of this version: {e}",
-            path.display()
-        ))
+        let path = path.display();
+        Error::Other(format!("what answers at {path} is no engine of this version: {e}").into())
     })
 }
 

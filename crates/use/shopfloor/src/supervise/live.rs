@@ -82,7 +82,7 @@ impl LiveSupervision {
         engine.session_handles().iter().for_each(|s| s.watch(true));
         Ok(LiveSupervision {
             supervisor: Supervisor::new(options.decide),
-            log: log.transpose().map_err(|e| Error::Usage(e.to_string()))?,
+            log: log.transpose().map_err(Error::other)?,
             hear: options.hear,
             began: Instant::now(),
             last: Instant::now(),

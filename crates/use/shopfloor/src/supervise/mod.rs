@@ -142,10 +142,8 @@ impl Supervision {
     pub fn finish(mut self) -> Result<SupervisionCost, Error> {
         self.stop.call();
         let out = match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(Err(e))) => Err(Error::Usage(e.to_string())),
-            Some(Err(_)) => Err(Error::Usage(
-                "the supervisor panicked, which is a bug of this program; please report it".into(),
-            )),
+            Some(Ok(Err(e))) => Err(Error::other(e)),
+            Some(Err(_)) => Err(Error::Internal("the supervisor panicked".into())),
             _ => Ok(()),
         };
         out.map(|()| self.spent())

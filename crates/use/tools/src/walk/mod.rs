@@ -250,10 +250,7 @@ fn through(
     let program = match &step.work {
         StepWork::Kernel {
             kernel, schedule, ..
-        } => Some(
-            TileProgram::new(kernel.clone(), schedule.clone())
-                .map_err(|e| Error::Usage(e.to_string()))?,
-        ),
+        } => Some(TileProgram::new(kernel.clone(), schedule.clone())?),
         StepWork::Host { .. } => None,
     };
     let last = machines.len().saturating_sub(1);
