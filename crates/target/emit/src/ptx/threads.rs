@@ -337,7 +337,6 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
         body: moved(&p.body),
     });
     let parts = parts.collect();
-    head.reserve(s.out.len());
     let code = head + &s.out;
     let lines = Lines::of(&code);
     let (held, registers) = match p.registers {
