@@ -28,13 +28,13 @@ fn planned(a: &Attention, by: &dyn Fn(&Fragment) -> bool) -> Plan {
         .expect("a plan")
 }
 
-/// The steps of a plan that attend, one or two where keys are cut into parts.
-fn attending(plan: &Plan) -> Vec<(&Step, TileProgram)> {
+/// The kernels of a plan but for copies: one, or two where keys are cut into parts.
+fn kernels(plan: &Plan) -> Vec<(&Step, TileProgram)> {
     let steps = plan.blocks().flat_map(|b| &b.steps);
     let made = steps.filter_map(|s| match &s.work {
         StepWork::Kernel {
             kernel, schedule, ..
-        } if kernel.family == Family::Attention => {
+        } if kernel.family != Family::Move => {
             Some((s, TileProgram::new(kernel.clone(), schedule.clone()).ok()?))
         }
         _ => None,
@@ -44,7 +44,7 @@ fn attending(plan: &Plan) -> Vec<(&Step, TileProgram)> {
 
 /// What all of them take, in microseconds.
 fn predicted(plan: &Plan) -> f64 {
-    let all = attending(plan).into_iter().map(|k| k.0.predicted.time_s);
+    let all = kernels(plan).into_iter().map(|k| k.0.predicted.time_s);
     all.sum::<f64>() * 1e6
 }
 
@@ -52,10 +52,10 @@ fn predicted(plan: &Plan) -> f64 {
 /// products that read weights from registers, without spills, none of which waits for another.
 #[test]
 fn attention_is_planned_for_warpgroups() {
-    let (mut wrong, mut groups) = (String::new(), 0);
+    let mut wrong = String::new();
     for a in &ATTENTIONS {
         let best = planned(a, &|_| true);
-        let (_, program) = attending(&best).remove(0);
+        let (_, program) = kernels(&best).remove(0);
         let Mapping::Gpu(g) = &program.schedule().mapping else {
             panic!("not for a GPU");
         };
@@ -67,20 +67,17 @@ fn attention_is_planned_for_warpgroups() {
             a.heads,
             a.length,
             a.depth,
-            attending(&best).len(),
+            kernels(&best).len(),
             f.name(),
             g.warps_text(),
             a.measured_us
         );
         print!("{line}");
         let [least, most] = WITHIN.map(|w| w * a.measured_us);
-        if own > by_warps || !(least..=most).contains(&own) {
+        if f.warps() == 1 || own > by_warps || !(least..=most).contains(&own) {
             wrong += &line;
-        }
-        if f.warps() == 1 {
             continue;
         }
-        groups += 1;
         let text = emit::ptx::emit(&program, "sm_90a").expect("a text").text;
         let across = text
             .lines()
@@ -91,6 +88,4 @@ fn attention_is_planned_for_warpgroups() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
-    // The fourth has its keys cut into parts, by instructions that are predicted alike.
-    assert!(groups >= 3, "{groups}");
 }

@@ -202,10 +202,11 @@ fn convert(op: &str) -> (Option<Pipe>, u32) {
     let [from, to] = types[..] else {
         return (Some(Pipe::Alu), 1);
     };
+    // Of a pair it is that of one.
     let size = |t: &str| -> u32 {
-        t.trim_start_matches(|c: char| !c.is_ascii_digit())
-            .parse()
-            .unwrap_or(32)
+        let digits = t.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let one = digits.split('x').next().unwrap_or("");
+        one.parse().unwrap_or(32)
     };
     let float = |t: &str| t.starts_with('f') || t.starts_with("bf");
     match (float(from), float(to)) {
@@ -254,6 +255,8 @@ mod tests {
         );
         assert_eq!(of("\tcvt.u64.u32 %l1, %r1;").0, None);
         assert_eq!(of("\tcvt.rn.f32.s32 %f1, %r1;").0, Some(Pipe::Special));
+        let pair = "\tcvt.rn.f16x2.f32 %r1, %f1, %f2;";
+        assert_eq!(of(pair), (Some(Pipe::Alu), 1, Kind::Plain, 1, 2));
         assert_eq!(of("\tbar.sync 0;").2, Kind::Barrier);
         assert_eq!(of("\tcp.async.wait_group 2;").2, Kind::Wait(2));
         let product = "\twgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%f1, %f2}, %l1, %l2, %p1, 1, 1, 0, 0;";
