@@ -11,6 +11,7 @@ pub mod division;
 mod elapsed;
 mod error;
 mod made_once;
+pub mod parallel;
 mod params;
 mod pause;
 mod pieces;

@@ -8,6 +8,7 @@ mod elapsed;
 mod equal;
 mod good;
 mod made_once;
+mod parallel;
 mod pause;
 mod precision;
 mod step_set;

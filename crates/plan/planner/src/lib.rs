@@ -29,7 +29,6 @@ pub mod internals {
     pub use crate::bind::cut::{CutValue, NEVER, Problem};
     pub use crate::bind::known::KnownSteps;
     pub use crate::bind::memory::{Life, assign, in_time, placed};
-    pub use crate::bind::parallel::map;
     pub use crate::bind::prior::alike;
     pub use crate::bind::recency::Recency;
     pub use crate::bind::schedule::rank::{COUNTED, others_too};

@@ -9,7 +9,6 @@ mod golden;
 mod known;
 mod memory;
 mod order;
-mod parallel;
 mod propose;
 mod rank;
 mod recency;

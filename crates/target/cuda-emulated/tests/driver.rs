@@ -320,6 +320,28 @@ fn modules_are_loaded_once_per_text() {
 }
 
 #[test]
+fn threads_that_ask_at_once_share_what_one_compiles() {
+    let (_d, c) = open();
+    for _ in 0..20 {
+        let m = Modules::new(c.clone());
+        let texts = [ADD, SERVE].map(|body| format!("{HEAD}{body}"));
+        let asked: Vec<&String> = texts.iter().cycle().take(12).collect();
+        let got = plan::parallel::map(&asked, |text| m.load(text).unwrap());
+        for (i, a) in got.iter().enumerate() {
+            assert!(Arc::ptr_eq(a, &got[i % 2]));
+        }
+        assert_eq!(m.len(), 2);
+        m.clear();
+        assert_eq!(m.len(), 2);
+        drop(got);
+        m.clear();
+        assert!(m.is_empty());
+    }
+    let m = Modules::new(c);
+    assert!(m.load("nonsense").is_err() && m.is_empty());
+}
+
+#[test]
 fn what_begins_early_waits_first() {
     let (_d, c) = open();
     let early = Launch {

@@ -1,7 +1,7 @@
 //! Modules, loaded once per text.
 use crate::{Context, DriverError, FunctionId, ModuleId};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A loaded module, unloaded when the last one who holds it lets go.
 pub struct Module {
@@ -25,11 +25,14 @@ impl Drop for Module {
     }
 }
 
+/// A text's module, or none while nobody has compiled it.
+type Slot = Arc<Mutex<Option<Arc<Module>>>>;
+
 /// Modules of one GPU by the hash of their text. They stay until [`Modules::clear`]: unloading may
 /// block behind a running kernel.
 pub struct Modules {
     context: Arc<dyn Context>,
-    known: Mutex<HashMap<blake3::Hash, Arc<Module>>>,
+    known: Mutex<HashMap<blake3::Hash, Slot>>,
 }
 
 impl Modules {
@@ -41,28 +44,33 @@ impl Modules {
         }
     }
 
-    /// The module of `ptx`, compiled if its text was not seen before.
+    /// The module of `ptx`, compiled if its text was not seen before. Threads compile different texts side by side; who
+    /// asks for one that is being compiled waits for it.
     ///
     /// # Errors
     /// The driver does not compile it.
     pub fn load(&self, ptx: &str) -> Result<Arc<Module>, DriverError> {
         let key = blake3::hash(ptx.as_bytes());
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(m) = known.get(&key) {
+        let slot = self.known().entry(key).or_default().clone();
+        let mut own = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(m) = &*own {
             return Ok(m.clone());
         }
         let module = Arc::new(Module {
             id: self.context.load_module(ptx)?,
             context: self.context.clone(),
         });
-        known.insert(key, module.clone());
-        Ok(module)
+        Ok(own.insert(module).clone())
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<blake3::Hash, Slot>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Modules that are loaded.
     pub fn len(&self) -> usize {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.len()
+        let loaded = |s: &&Slot| held(s).is_some();
+        self.known().values().filter(loaded).count()
     }
 
     /// Whether there are none.
@@ -72,7 +80,15 @@ impl Modules {
 
     /// Unloads what nobody holds; not while a resident kernel runs.
     pub fn clear(&self) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|_, m| Arc::strong_count(m) > 1);
+        // A slot that somebody else has is about to be asked for its module.
+        let wanted = |s: &Slot| {
+            Arc::strong_count(s) > 1 || held(s).is_some_and(|m| Arc::strong_count(&m) > 2)
+        };
+        self.known().retain(|_, s| wanted(s));
     }
+}
+
+/// The module of a slot, if it is loaded. Who is compiling it holds the lock, and it is none yet.
+fn held(slot: &Slot) -> Option<Arc<Module>> {
+    slot.try_lock().ok().and_then(|m| m.clone())
 }

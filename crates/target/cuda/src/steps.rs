@@ -5,10 +5,10 @@ use crate::host::Host;
 use crate::modules::Module;
 use crate::place::Gpu;
 use device::{DeviceError, is_road};
-use emit::ptx::{ParamSpec, ParamValue};
+use emit::ptx::{ParamSpec, ParamValue, Ptx};
 use kernel::{Role, TileProgram};
 use layout::{DType, Dim};
-use plan::{Block, Params, Step, StepWork};
+use plan::{Block, Params, Step, StepWork, parallel};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -185,12 +185,9 @@ impl CompiledSteps {
             reads: vec![],
             writes: vec![],
         };
-        for (s, program) in steps.iter().zip(programs) {
-            let fail = |why: String| DeviceError::Unsupported {
-                device: gpu.name.clone(),
-                step: s.name.clone(),
-                why,
-            };
+        let texts = compiled(gpu, (block, steps, place), programs);
+        for (s, text) in steps.iter().zip(texts) {
+            let fail = |why: String| unsupported(gpu, s, why);
             if let (true, StepWork::Kernel { kernel, args, .. }) = (is_road(block, s), &s.work)
                 && let (&[from, to], Some(o)) = (&args[..], kernel.operands.first())
             {
@@ -213,7 +210,7 @@ impl CompiledSteps {
                 out.work.push(Work::Far);
                 continue;
             }
-            match (&s.work, program) {
+            match (&s.work, text) {
                 (
                     StepWork::Host {
                         op,
@@ -228,7 +225,7 @@ impl CompiledSteps {
                     out.writes.push(writes);
                     out.work.push(Work::Host(h));
                 }
-                (StepWork::Kernel { kernel, args, .. }, Some(p)) => {
+                (StepWork::Kernel { kernel, args, .. }, Some(text)) => {
                     let of = |role: Role| -> Vec<usize> {
                         let all = kernel.operands.iter().zip(args);
                         all.filter(|(o, _)| o.role == role)
@@ -237,8 +234,8 @@ impl CompiledSteps {
                     };
                     out.reads.push(of(Role::Read));
                     out.writes.push(of(Role::Write));
-                    out.work
-                        .push(Work::Kernel(launch(gpu, s, p, args, params)?));
+                    let kernel = launch(gpu, s, text?, args, params)?;
+                    out.work.push(Work::Kernel(kernel));
                 }
                 _ => return Err(fail("it has no tile program; verify the plan".into())),
             }
@@ -424,21 +421,46 @@ fn together(
     })
 }
 
-fn launch(
-    gpu: &Gpu,
-    s: &Step,
-    program: &TileProgram,
-    args: &[u32],
-    params: &mut Params,
-) -> Result<Kernel, DeviceError> {
-    let fail = |why: String| DeviceError::Unsupported {
+fn unsupported(gpu: &Gpu, s: &Step, why: String) -> DeviceError {
+    DeviceError::Unsupported {
         device: gpu.name.clone(),
         step: s.name.clone(),
         why,
-    };
-    let ptx = emit::ptx::emit(program, gpu.arch).map_err(|e| fail(e.to_string()))?;
-    let driver = |e: crate::DriverError| fail(e.to_string());
-    let module = module(gpu, ptx.text).map_err(driver)?;
+    }
+}
+
+/// A step's text and its module.
+type Compiled = Result<(Ptx, Arc<Module>), DeviceError>;
+
+/// The texts of steps that are kernels of this place and no copies to or from it; drivers take long to compile them, so
+/// that threads do it side by side.
+fn compiled(
+    gpu: &Gpu,
+    (block, steps, place): (&Block, &[Step], u32),
+    programs: &[Option<TileProgram>],
+) -> Vec<Option<Compiled>> {
+    let all: Vec<_> = steps.iter().zip(programs).collect();
+    parallel::map(&all, |(s, program)| {
+        let p = program.as_ref()?;
+        let kernel = matches!(s.work, StepWork::Kernel { .. });
+        (kernel && s.device == place && !is_road(block, s)).then(|| {
+            let fail = |why: String| unsupported(gpu, s, why);
+            let mut ptx = emit::ptx::emit(p, gpu.arch).map_err(|e| fail(e.to_string()))?;
+            let text = std::mem::take(&mut ptx.text);
+            let module = module(gpu, text).map_err(|e| fail(e.to_string()))?;
+            Ok((ptx, module))
+        })
+    })
+}
+
+fn launch(
+    gpu: &Gpu,
+    s: &Step,
+    (ptx, module): (Ptx, Arc<Module>),
+    args: &[u32],
+    params: &mut Params,
+) -> Result<Kernel, DeviceError> {
+    let driver = |e: crate::DriverError| unsupported(gpu, s, e.to_string());
     let function = module.function(&ptx.entry).map_err(driver)?;
     let shared = match &ptx.own {
         None => ptx.shared_bytes,

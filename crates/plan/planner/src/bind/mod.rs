@@ -19,7 +19,6 @@ pub(crate) mod memory;
 mod narrow;
 mod order;
 mod pack;
-pub(crate) mod parallel;
 mod params;
 mod parts;
 mod placement;

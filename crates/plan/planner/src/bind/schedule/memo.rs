@@ -3,11 +3,11 @@ use super::candidate::Choice;
 use super::form::Facts;
 use super::{choose, relaid, split};
 use crate::bind::ctx::Ctx;
-use crate::bind::parallel;
 use crate::bind::prior::{self, Earlier};
 use foldhash::HashMap;
 use kernel::{Given, Kernel};
 use plan::Why;
+use plan::parallel;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 

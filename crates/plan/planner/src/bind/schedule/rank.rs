@@ -3,11 +3,11 @@
 use super::candidate::{Candidate, Rank};
 use super::gpu::warps;
 use crate::bind::ctx::Ctx;
-use crate::bind::parallel;
 use crate::bind::predict::{counter, predict_step, sketch_step};
 use kernel::{Kernel, Mapping, OperandId, Prints, Schedule, Stmt, TileId, TileProgram};
 use layout::Arrange;
 use machine::{Cost, Work};
+use plan::parallel;
 use std::sync::Arc;
 
 /// How much of what could overlap is taken to overlap when candidates are compared: between equals

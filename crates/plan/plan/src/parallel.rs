@@ -1,4 +1,4 @@
-//! Work on several threads, for predictions that take long and do not depend on each other.
+//! Work on several threads, for what takes long in parts that do not depend on each other: predictions, kernels' texts.
 
 use layout::Arrange;
 use std::sync::OnceLock;
@@ -48,7 +48,7 @@ impl Drop for Processor {
 }
 
 /// `f` of every item, in their order, on as many threads as there are idle processors: maps within maps, and those of
-/// several callers, share them. Where planning is to step aside for requests ([`plan::with_pauses`]) this thread does all
+/// several callers, share them. Where planning is to step aside for requests ([`crate::with_pauses`]) this thread does all
 /// of it, and so it does where no thread can be had.
 pub fn map<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
@@ -62,7 +62,7 @@ pub fn map<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> 
             done.push((at, f(item)));
         }
     };
-    let more = match plan::pauses() {
+    let more = match crate::pauses() {
         true => 0,
         false => items.len().saturating_sub(1),
     };

@@ -1,5 +1,5 @@
 //! Work on several threads.
-use shopfloor_planner::internals::map;
+use shopfloor_plan::parallel::map;
 
 #[test]
 fn results_have_the_order_of_the_items() {
@@ -14,7 +14,7 @@ fn results_have_the_order_of_the_items() {
 fn maps_within_maps_give_the_same() {
     let items: Vec<usize> = (0..12).collect();
     let inner = |i: &usize| map(&items, |k| i * k).into_iter().sum::<usize>();
-    let alone: Vec<usize> = plan::with_pauses(|| {}, || map(&items, inner));
+    let alone: Vec<usize> = shopfloor_plan::with_pauses(|| {}, || map(&items, inner));
     for _ in 0..20 {
         assert_eq!(map(&items, inner), alone);
     }
