@@ -8,9 +8,9 @@ use planner::{PlanOptions, Planner};
 use std::path::Path;
 use testkit::lab::{ATTENTIONS, Attention};
 
-/// How much less and more than what was measured a prediction may be. It is more because the catalog assumes half of the
-/// special functions per cycle that were published for this card, which bound attention.
-const WITHIN: [f64; 2] = [0.75, 1.65];
+/// How much less and more than what was measured a prediction may be. It is more where keys are few: softmax and the
+/// products of neighbouring pieces do not overlap in a warpgroup, as they did in what was measured.
+const WITHIN: [f64; 2] = [0.85, 1.5];
 
 /// The plan of an attention in f16 by these matrix instructions.
 fn planned(a: &Attention, by: &dyn Fn(&Fragment) -> bool) -> Plan {
