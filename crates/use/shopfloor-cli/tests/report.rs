@@ -153,7 +153,7 @@ fn a_profile_as_a_page_and_two_side_by_side() {
     let (none, nothing) = at(&dir, "notes.txt");
     std::fs::write(none, "no report").unwrap();
     let e = fails(
-        2,
+        1,
         &[&run[..], &["--report", &out, "--against", &nothing]].concat(),
     );
     assert!(e.contains("notes.txt") && e.contains("--report"), "{e}");
