@@ -133,20 +133,23 @@ fn matrix_instructions_are_assembled() {
     );
 }
 
-#[test]
-fn factors_that_warps_copy_are_assembled() {
-    let Some(a) = assembler("ptxas: factors that warps copy", 2) else {
+/// Programs of one kind from a seed on, until so many agreed; gives the last seed.
+type OfKind = fn(&dyn Subject, u64, usize) -> Result<u64, String>;
+
+fn assembled_of_kind(name: &str, programs: OfKind, seed: u64) {
+    let Some(a) = assembler(name, 2) else {
         return;
     };
-    let last = copied_ahead(&a, 9500, seeds(12)).unwrap_or_else(|e| panic!("{e}"));
+    let last = programs(&a, seed, seeds(12)).unwrap_or_else(|e| panic!("{e}"));
     println!("up to seed {last}, registers {:?}", a.registers.borrow());
 }
 
 #[test]
+fn factors_that_warps_copy_are_assembled() {
+    assembled_of_kind("ptxas: factors that warps copy", copied_ahead, 9500);
+}
+
+#[test]
 fn attention_by_warpgroups_is_assembled() {
-    let Some(a) = assembler("ptxas: attention by warpgroups", 2) else {
-        return;
-    };
-    let last = attending(&a, 9900, seeds(12)).unwrap_or_else(|e| panic!("{e}"));
-    println!("up to seed {last}, registers {:?}", a.registers.borrow());
+    assembled_of_kind("ptxas: attention by warpgroups", attending, 9900);
 }

@@ -164,6 +164,11 @@ fn tensorcore() {
         out.contains("tf32") && out.contains("does not use"),
         "{out}"
     );
+    let none = text(&["tensorcore", "--on", "zen4", "--op", "matmul:64x64x64:f16"]);
+    assert!(
+        none.contains("no vector unit takes f16 either") && !none.contains("padded to"),
+        "{none}"
+    );
     assert!(fails(2, &["tensorcore", "--on", "a100", "--op", "conv:3"]).contains("matmul:"));
 }
 

@@ -218,9 +218,9 @@ const IN_PARTS: f64 = 1.7;
 /// predicted at 1.19.
 const SHORT: f64 = 1.6;
 
-/// Attention by multiply-adds whose warps meet at barriers between the products and the softmax: they stay in step, so that
-/// special functions wait for multiply-adds, which the prediction lets go beside each other. It takes 1.27 times as long
-/// since special functions are predicted at the rate of the programming guide.
+/// Attention by multiply-adds takes 1.27 times as long as predicted, since special functions have twice the rate that was
+/// assumed: cycles are lost for a pipe that is busy, where the prediction lets the softmax's and the products' pipes go
+/// beside each other. As in [`IN_PARTS`] its warps meet at barriers in between; nobody has shown that these are why.
 const IN_STEP: f64 = 1.3;
 
 /// `model` with f32 by multiply-adds alone.

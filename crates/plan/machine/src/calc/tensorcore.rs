@@ -113,8 +113,20 @@ fn way(u: &Unit, p: &Product) -> TensorWay {
     }
 }
 
-/// Why a product is on the vector units, and the way that would bring it off them.
-fn lacking(machine: &Machine, p: &Product, narrower: Option<&TensorWay>) -> Vec<String> {
+/// Why a product is not on matrix units, and the way that would bring it off them.
+fn lacking(
+    machine: &Machine,
+    p: &Product,
+    vector: bool,
+    narrower: Option<&TensorWay>,
+) -> Vec<String> {
+    let runs = match vector {
+        true => "the product runs on the vector units".to_string(),
+        false => format!(
+            "no vector unit takes {} either, so that operands are converted first",
+            p.dtype
+        ),
+    };
     let mut has: Vec<String> = Vec::new();
     let tensor = machine.units.iter();
     for u in tensor.filter(|u| u.class == UnitClass::Tensor) {
@@ -124,13 +136,10 @@ fn lacking(machine: &Machine, p: &Product, narrower: Option<&TensorWay>) -> Vec<
         }
     }
     if has.is_empty() {
-        return vec![format!(
-            "{} has no matrix units; the product runs on the vector units.",
-            machine.name
-        )];
+        return vec![format!("{} has no matrix units; {runs}.", machine.name)];
     }
     let mut reasons = vec![format!(
-        "The matrix units of {} take {}, not {}: as it stands the product runs on the vector units.",
+        "The matrix units of {} take {}, not {}: as it stands {runs}.",
         machine.name,
         has.join(", "),
         p.dtype
@@ -194,7 +203,7 @@ pub fn tensor_fit(machine: &Machine, p: &Product) -> TensorFit {
     let vector_s = vector.map(|u| ops / u.all.value);
     let mut reasons = Vec::new();
     if own.is_empty() {
-        reasons.extend(lacking(machine, p, ways.first()));
+        reasons.extend(lacking(machine, p, vector.is_some(), ways.first()));
     }
     if let Some(w) = own.first() {
         reasons.extend(tiling(w, p));

@@ -146,8 +146,11 @@ impl TensorView {
                 units::seconds(v),
             ]);
         }
-        out.push_str(&t.render(style));
-        let _ = writeln!(out, "\n{}", style.heading("why"));
+        // No unit at all takes the format.
+        if !t.is_empty() {
+            let _ = writeln!(out, "{}", t.render(style));
+        }
+        let _ = writeln!(out, "{}", style.heading("why"));
         out.push_str(&because(&self.explanation, style));
         out
     }

@@ -288,18 +288,15 @@ impl EngineArgs {
         let Some(asked) = self.threads else {
             return Ok(());
         };
-        let own = match planned.iter().find(|m| !m.is_gpu()) {
-            Some(_) => None,
-            None => Some(machines::find("detected")?),
+        let cpu = match planned.iter().find(|m| !m.is_gpu()) {
+            Some(m) => (*m).clone(),
+            None => machines::find("detected")?,
         };
-        let cpu = planned.iter().copied().find(|m| !m.is_gpu());
-        if let Some(m) = cpu.or(own.as_ref())
-            && asked as usize > m.worker_count()
-        {
-            let has = units::plural(m.worker_count() as u64, "worker");
+        if asked as usize > cpu.worker_count() {
+            let has = units::plural(cpu.worker_count() as u64, "worker");
             let why = format!(
                 "--threads {asked} is more than the {has} of {}; plans use no more than those",
-                m.name
+                cpu.name
             );
             TOLD.call_once(|| note(&why));
         }
