@@ -10,6 +10,7 @@ mod at;
 pub mod division;
 mod elapsed;
 mod error;
+pub mod json;
 mod made_once;
 pub mod parallel;
 mod params;

@@ -354,9 +354,9 @@ impl Program {
             (&self.init, &self.segments, &self.states),
             (&self.passed, &self.constraints),
         );
+        let text = crate::json::compact(&parts).map_err(|e| PlanError::File(e.to_string()))?;
         let mut h = blake3::Hasher::new();
-        serde_json::to_writer(std::io::BufWriter::new(&mut h), &parts)
-            .map_err(|e| PlanError::File(e.to_string()))?;
+        h.update(text.as_bytes());
         if self.precision != crate::Precision::default() {
             h.update(self.precision.name().as_bytes());
         }

@@ -1,5 +1,6 @@
 //! Text form of plans: JSON, indented, keys in declaration order, the same bytes for equal plans. The first key
 //! is a checksum of the others, so that a file that was changed is told from one as it was written.
+use crate::json::{compact, indented};
 use crate::{Plan, PlanError};
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,10 +10,9 @@ const MAX_TEXT: usize = 256 << 20;
 
 const CHECKSUM: &str = "checksum";
 
-/// Hash of a plan's text, hexadecimal; of how the text is set it knows nothing.
-fn checksum(plan: &Plan) -> Result<String, PlanError> {
-    let text = serde_json::to_vec(plan).map_err(file)?;
-    Ok(blake3::hash(&text).to_hex().to_string())
+/// Hash of a plan's text without spaces, hexadecimal.
+fn checksum(compact: &str) -> Value {
+    Value::String(blake3::hash(compact.as_bytes()).to_hex().to_string())
 }
 
 impl Plan {
@@ -22,10 +22,10 @@ impl Plan {
     /// # Errors
     /// [`PlanError::File`] when a predicted time is not finite, which JSON cannot say.
     pub fn to_json(&self) -> Result<String, PlanError> {
-        let text = serde_json::to_string_pretty(self).map_err(file)?;
+        let text = compact(self).map_err(file)?;
         let fields = text.strip_prefix('{').unwrap_or_default();
-        let sum = checksum(self)?;
-        Ok(format!("{{\n  \"{CHECKSUM}\": \"{sum}\",{fields}\n"))
+        let sum = checksum(&text);
+        Ok(indented(&format!("{{\"{CHECKSUM}\":{sum},{fields}")) + "\n")
     }
 
     /// Reads a plan's text. The plan is as trustworthy as the text: [`Plan::verify`] it, and ask
@@ -35,8 +35,8 @@ impl Plan {
     /// [`PlanError::Changed`] when the contents do not have the checksum that the text states, else as
     /// [`Plan::from_json_unchecked`].
     pub fn from_json(text: &str) -> Result<Plan, PlanError> {
-        let (plan, stated) = read(text)?;
-        match stated == Value::String(checksum(&plan)?) {
+        let (plan, stated, written) = read(text)?;
+        match stated == checksum(&written) {
             true => Ok(plan),
             false => Err(PlanError::Changed),
         }
@@ -73,9 +73,10 @@ fn read(text: &str) -> Result<(Plan, Value), PlanError> {
         )));
     }
     let plan = Plan::deserialize(&value).map_err(file)?;
-    let back = serde_json::to_value(&plan).map_err(file)?;
+    let written = compact(&plan).map_err(file)?;
+    let back = serde_json::from_str(&written).map_err(file)?;
     match difference(&value, &back, "plan") {
-        None => Ok((plan, stated)),
+        None => Ok((plan, stated, written)),
         Some(at) => Err(PlanError::File(format!(
             "{at} is unknown or not as this program writes it"
         ))),

@@ -7,6 +7,7 @@ mod division;
 mod elapsed;
 mod equal;
 mod good;
+mod json;
 mod made_once;
 mod parallel;
 mod pause;

@@ -2,6 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use shopfloor_tools::json as text;
 use shopfloor_tools::report::{Style, units};
 use shopfloor_tools::supervisor::supervise::Decision;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -138,9 +139,8 @@ pub fn page(text: &str) -> Done {
 
 /// Writes `value` as JSON.
 pub fn json(value: &impl Serialize) -> Done {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|e| Failure::Write(std::io::Error::other(e)))?;
-    print(&(text + "\n"))
+    let compact = text::compact(value).map_err(|e| Failure::Write(std::io::Error::other(e)))?;
+    print(&(text::indented(&compact) + "\n"))
 }
 
 /// Says something on standard error that is no result.

@@ -60,6 +60,7 @@ pub use what_if::what_if;
 pub use data;
 pub use files;
 pub use machine::calc;
+pub use plan::json;
 pub use predict;
 pub use report;
 pub use sim;

@@ -1,7 +1,7 @@
 //! Adding core ops.
 use super::types::dtype_of;
 use super::{Ctx, LowerError, Lowered, NodeView};
-use expr::{Binary, Compare, ExprBuilder, Monoid, Ref};
+use expr::{Binary, Compare, Expr, ExprBuilder, Monoid, Ref};
 use graph::{ContractSpec, Op, ValueId, View};
 use layout::{DType, Dim};
 use tensor::{Attr, Attrs};
@@ -182,15 +182,38 @@ impl<'m> Ctx<'m> {
         inputs: &[ValueId],
         f: impl FnOnce(&mut ExprBuilder, &[Ref]) -> Ref,
     ) -> Lowered<ValueId> {
-        let inputs = &self.compared(n, &name, inputs, 0)?[..];
-        let inputs = &self.thinned(n, &name, inputs)?[..];
+        let (mut e, inputs, args) = self.arguments(n, &name, inputs)?;
+        let out = f(&mut e, &args);
+        self.mapped(n, name, &inputs, e, out)
+    }
+
+    /// What [`Ctx::map`] does before it calls `f`, apart from it: there are some 200 of these.
+    fn arguments(
+        &mut self,
+        n: &NodeView<'m>,
+        name: &str,
+        inputs: &[ValueId],
+    ) -> Lowered<(ExprBuilder, Vec<ValueId>, Vec<Ref>)> {
+        let inputs = self.compared(n, name, inputs, 0)?;
+        let inputs = self.thinned(n, name, &inputs)?;
         let mut e = ExprBuilder::new();
-        let args: Vec<Ref> = inputs
+        let args = inputs
             .iter()
             .enumerate()
             .map(|(i, &v)| e.input(i as u32, self.dtype(v)))
             .collect();
-        let out = f(&mut e, &args);
+        Ok((e, inputs, args))
+    }
+
+    /// What [`Ctx::map`] does after it called `f`.
+    fn mapped(
+        &mut self,
+        n: &NodeView<'m>,
+        name: String,
+        inputs: &[ValueId],
+        e: ExprBuilder,
+        out: Ref,
+    ) -> Lowered<ValueId> {
         self.add1(n, Op::Map(e.finish(&[out])), inputs, name)
     }
 
@@ -224,9 +247,21 @@ impl<'m> Ctx<'m> {
     ) -> Lowered<ValueId> {
         let mut e = ExprBuilder::new();
         let out = f(&mut e);
+        self.filled(n, name, shape, dtype, e.finish(&[out]))
+    }
+
+    /// What [`Ctx::fill`] does with its program.
+    fn filled(
+        &mut self,
+        n: &NodeView<'m>,
+        name: String,
+        shape: &[Dim],
+        dtype: DType,
+        program: Expr,
+    ) -> Lowered<ValueId> {
         let shape = shape.iter().cloned().map(Some).collect();
         let outs = self.b().node_with_shapes(
-            Op::Map(e.finish(&[out])),
+            Op::Map(program),
             &[],
             &[(&name, dtype, shape)],
             &n.origin,
