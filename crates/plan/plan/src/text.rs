@@ -53,8 +53,8 @@ impl Plan {
     }
 }
 
-/// The plan in a text, and the checksum that the text states.
-fn read(text: &str) -> Result<(Plan, Value), PlanError> {
+/// The plan in a text, the checksum that the text states, and the plan as [`compact`] writes it.
+fn read(text: &str) -> Result<(Plan, Value, String), PlanError> {
     if text.len() > MAX_TEXT {
         return Err(PlanError::File(format!(
             "it has {} bytes, more than {MAX_TEXT}",

@@ -1,4 +1,4 @@
-use plan::json::{compact, indented};
+use shopfloor_plan::json::{compact, indented};
 
 #[test]
 fn indented_text_is_what_the_library_writes() {

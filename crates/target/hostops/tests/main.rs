@@ -1,6 +1,8 @@
 //! The tests of this crate, in one program.
 mod core;
 mod host_values;
+#[cfg(feature = "pictures")]
+mod pictures;
 mod prepared;
 #[cfg(feature = "patterns")]
 mod regex;

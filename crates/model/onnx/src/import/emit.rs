@@ -260,12 +260,9 @@ impl<'m> Ctx<'m> {
         program: Expr,
     ) -> Lowered<ValueId> {
         let shape = shape.iter().cloned().map(Some).collect();
-        let outs = self.b().node_with_shapes(
-            Op::Map(program),
-            &[],
-            &[(&name, dtype, shape)],
-            &n.origin,
-        );
+        let outs =
+            self.b()
+                .node_with_shapes(Op::Map(program), &[], &[(&name, dtype, shape)], &n.origin);
         self.fold(&outs);
         outs.first()
             .copied()

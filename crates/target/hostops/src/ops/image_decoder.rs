@@ -11,7 +11,7 @@ const MOST: u64 = 1 << 30;
 pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
     use crate::data::RawOut;
     use crate::error::Why;
-    use image::{DynamicImage, ImageDecoder as _, ImageReader, Limits};
+    use image::{ImageDecoder as _, ImageReader, Limits};
     use layout::DType;
 
     let file = a.ranked(0, 1)?;
@@ -47,11 +47,17 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
     }
     let channels = if format == "Grayscale" { 1 } else { 3 };
     let mut out = RawOut::new(DType::U8, &[height as usize, width as usize, channels])?;
-    let rgb = DynamicImage::from_decoder(decoder)
-        .map_err(|e| fail(&e))?
-        .into_rgb8();
-    for (to, p) in out.bytes.chunks_exact_mut(channels).zip(rgb.pixels()) {
-        let [r, g, b] = p.0;
+    let color = decoder.color_type();
+    let depth = usize::from(color.bytes_per_pixel() / color.channel_count());
+    let mut stored = vec![0; decoder.total_bytes() as usize];
+    decoder.read_image(&mut stored).map_err(|e| fail(&e))?;
+    let stored = stored.chunks_exact(color.bytes_per_pixel().into());
+    for (to, p) in out.bytes.chunks_exact_mut(channels).zip(stored) {
+        let at = |channel: usize| byte(&p[channel * depth..][..depth]);
+        let [r, g, b] = match color.has_color() {
+            true => [at(0), at(1), at(2)],
+            false => [at(0); 3],
+        };
         match to {
             [grey] => *grey = luma(r, g, b),
             to if format == "BGR" => to.copy_from_slice(&[b, g, r]),
@@ -59,6 +65,21 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
         }
     }
     Ok(vec![out.finish()?])
+}
+
+/// A channel's value, of 8 or 16 bits or a float from 0 to 1, in 8 bits and rounded. `DynamicImage` does the same; it
+/// brings all conversions of colour spaces with it, half a megabyte of them.
+#[cfg(feature = "pictures")]
+fn byte(stored: &[u8]) -> u8 {
+    match *stored {
+        [a, b] => ((u32::from(u16::from_ne_bytes([a, b])) + 128) / 257) as u8,
+        // What is above 1, and what is no number, is 255.
+        [a, b, c, d] => match f32::from_ne_bytes([a, b, c, d]) {
+            x if x < 1.0 => (x.max(0.0) * 255.0).round() as u8,
+            _ => 255,
+        },
+        _ => stored[0],
+    }
 }
 
 /// ITU-R 601-2's luma, rounded.
