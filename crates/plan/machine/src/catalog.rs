@@ -3,7 +3,7 @@
 //! A lookup reads the names at the head of every file and parses the one file that it needs;
 //! [`catalog`] parses them all, once.
 
-use crate::catalog_files::FILES;
+use crate::catalog_files::files;
 use crate::{Machine, MachineError};
 use layout::Arrange;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub struct CatalogEntry {
 pub fn catalog() -> &'static [CatalogEntry] {
     static ALL: OnceLock<Vec<CatalogEntry>> = OnceLock::new();
     ALL.get_or_init(|| {
-        FILES
+        files()
             .iter()
             .filter_map(|(file, text)| {
                 Machine::from_toml(text, &format!("machines/{file}"))
@@ -60,7 +60,7 @@ fn names() -> &'static [Names] {
             let keys = keys.map(|k| key(k)).collect();
             Some(Names { file, name, keys })
         };
-        FILES.iter().enumerate().filter_map(of).collect()
+        files().iter().enumerate().filter_map(of).collect()
     })
 }
 
@@ -150,7 +150,7 @@ pub fn lookup(name: &str) -> Result<Machine, MachineError> {
         match hits.as_slice() {
             [] => {}
             [one] => {
-                let (file, text) = FILES[one.file];
+                let (file, text) = files()[one.file];
                 return Machine::from_toml(text, &format!("machines/{file}"));
             }
             many => {

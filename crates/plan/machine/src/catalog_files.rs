@@ -1,127 +1,27 @@
-//! The files of `machines/`, in file-name order; a test holds this list to the folder.
+//! The files of `machines/`, as `build.rs` put them into one.
+use std::sync::OnceLock;
 
-macro_rules! files {
-    ($($f:literal),* $(,)?) => {
-        &[$(($f, include_str!(concat!("../machines/", $f)))),*]
-    };
+/// Names and texts, in file-name order.
+pub(crate) fn files() -> &'static [(&'static str, &'static str)] {
+    static FILES: OnceLock<Vec<(&str, &str)>> = OnceLock::new();
+    FILES.get_or_init(|| {
+        let files = text().split('\0');
+        files.filter_map(|f| f.split_once('\n')).collect()
+    })
 }
 
-pub(crate) const FILES: &[(&str, &str)] = files![
-    "a10.toml",
-    "a100-pcie-40gb.toml",
-    "a100-pcie-80gb.toml",
-    "a100-sxm4-40gb.toml",
-    "a100.toml",
-    "a2.toml",
-    "a30.toml",
-    "a40.toml",
-    "apple-m1-7c.toml",
-    "apple-m1-8c.toml",
-    "apple-m1-max-24c.toml",
-    "apple-m1-max-32c.toml",
-    "apple-m1-pro-14c.toml",
-    "apple-m1-pro-16c.toml",
-    "apple-m1-pro-cpu.toml",
-    "apple-m1-ultra-48c.toml",
-    "apple-m1-ultra-64c.toml",
-    "apple-m2-10c.toml",
-    "apple-m2-8c.toml",
-    "apple-m2-max-30c.toml",
-    "apple-m2-max-38c.toml",
-    "apple-m2-pro-16c.toml",
-    "apple-m2-pro-19c.toml",
-    "apple-m2-ultra-60c.toml",
-    "apple-m2-ultra-76c.toml",
-    "apple-m3-10c.toml",
-    "apple-m3-max-30c.toml",
-    "apple-m3-max-40c.toml",
-    "apple-m3-pro-14c.toml",
-    "apple-m3-pro-18c.toml",
-    "apple-m3-ultra-60c.toml",
-    "apple-m3-ultra-80c.toml",
-    "apple-m4-10c.toml",
-    "apple-m4-max-32c.toml",
-    "apple-m4-max-40c.toml",
-    "apple-m4-pro-16c.toml",
-    "apple-m4-pro-20c.toml",
-    "arc-a770.toml",
-    "arc-b580.toml",
-    "b200-sxm-180gb.toml",
-    "core-i9-13900k.toml",
-    "gb10-dgx-spark.toml",
-    "gh200-144gb.toml",
-    "gh200-96gb.toml",
-    "gtx-1080.toml",
-    "gtx-1080ti.toml",
-    "h100-pcie-80gb.toml",
-    "h100.toml",
-    "h200.toml",
-    "h800-sxm5-80gb.toml",
-    "intel-uhd-graphics-620.toml",
-    "jetson-agx-orin-64gb.toml",
-    "jetson-agx-xavier-32gb.toml",
-    "jetson-orin-nano-8gb.toml",
-    "jetson-orin-nx-16gb.toml",
-    "jetson-xavier-nx.toml",
-    "k80.toml",
-    "l4.toml",
-    "l40.toml",
-    "l40s.toml",
-    "m40.toml",
-    "mali-t628-mp4.toml",
-    "mi100.toml",
-    "mi210.toml",
-    "mi25.toml",
-    "mi250.toml",
-    "mi250x.toml",
-    "mi300a.toml",
-    "mi300x.toml",
-    "mi325x.toml",
-    "p100-pcie-16gb.toml",
-    "p100-sxm2-16gb.toml",
-    "p4.toml",
-    "p40.toml",
-    "quadro-rtx-8000.toml",
-    "radeon-ai-pro-r9700.toml",
-    "rtx-2070.toml",
-    "rtx-2080ti.toml",
-    "rtx-3060.toml",
-    "rtx-3070.toml",
-    "rtx-3080-10gb.toml",
-    "rtx-3080ti.toml",
-    "rtx-3090.toml",
-    "rtx-3090ti.toml",
-    "rtx-4000-ada.toml",
-    "rtx-4070.toml",
-    "rtx-4070ti.toml",
-    "rtx-4080.toml",
-    "rtx-4090.toml",
-    "rtx-5000-ada.toml",
-    "rtx-5060.toml",
-    "rtx-5070ti.toml",
-    "rtx-5080.toml",
-    "rtx-5090.toml",
-    "rtx-6000-ada.toml",
-    "rtx-a4000.toml",
-    "rtx-a6000.toml",
-    "rtx-pro-6000-bw-maxq.toml",
-    "rtx-pro-6000-bw.toml",
-    "rx-6900xt.toml",
-    "rx-7900xtx.toml",
-    "rx-9070xt.toml",
-    "t4.toml",
-    "threadripper-pro-3955wx.toml",
-    "titan-rtx.toml",
-    "titan-v.toml",
-    "titan-x-maxwell.toml",
-    "titan-x-pascal.toml",
-    "titan-xp.toml",
-    "v100-pcie-16gb.toml",
-    "v100-pcie-32gb.toml",
-    "v100-sxm2-16gb.toml",
-    "v100-sxm2-32gb.toml",
-    "vega-fe.toml",
-    "xeon-platinum-8568y.toml",
-    "zen4-2core.toml",
-    "zen5-2core.toml",
-];
+#[cfg(not(feature = "packed"))]
+fn text() -> &'static str {
+    include_str!(concat!(env!("OUT_DIR"), "/machines"))
+}
+
+/// The compressed files take a fifteenth of their size.
+#[cfg(feature = "packed")]
+fn text() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| {
+        let packed = include_bytes!(concat!(env!("OUT_DIR"), "/machines"));
+        let text = lz4_flex::block::decompress_size_prepended(packed).unwrap_or_default();
+        String::from_utf8(text).unwrap_or_default()
+    })
+}
