@@ -1,6 +1,8 @@
 //! TOML that people write, read into a type; errors name the line and what is wrong there.
 
-use serde::de::{DeserializeOwned, Deserializer, Error as _};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Why a text cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,16 +23,23 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, TomlError> {
         let message = format!("more than {DEEPEST} values or names inside each other; write fewer");
         return Err(TomlError { line, message });
     }
-    basic_toml::from_str(text).map_err(|e| locate::<T>(text, &e))
-}
-
-/// Reads a field whose type has variants with contents, which the reader of TOML does not know: for `deserialize_with`.
-///
-/// # Errors
-/// None of the variants.
-pub fn variant<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<T, D::Error> {
-    let value = <serde_json::Value as serde::Deserialize>::deserialize(from)?;
-    serde_json::from_value(value).map_err(D::Error::custom)
+    let mut value: Value = basic_toml::from_str(text).map_err(|e| said(text, &e))?;
+    if let Some(path) = first_null(&value) {
+        let message = format!("{} is not finite; write a number that is", path.join("."));
+        return Err(mistake(text, &path, &message));
+    }
+    // Types are read from values, and not from the text by its reader: that would compile most of the reader again for
+    // each of them.
+    let read = |value: &Value| T::deserialize(value).map_err(|e| e.to_string());
+    read(&value).map_err(|message| {
+        let mut faulty = Faulty {
+            value: &mut value,
+            message: &message,
+            said: &|v| read(v).err(),
+        };
+        let path = faulty.path();
+        mistake(text, &path, &message)
+    })
 }
 
 /// Values or names inside each other at most. The reader calls itself for each, and the stack is not endless.
@@ -81,71 +90,191 @@ fn string_len(text: &[u8]) -> usize {
 }
 
 /// What the reader says, its place taken off, and the line.
-fn said(e: &basic_toml::Error) -> (String, usize) {
+fn said(text: &str, e: &basic_toml::Error) -> TomlError {
     let (line, column) = e.line_col().unwrap_or_default();
     let all = e.to_string();
     let place = format!(" at line {} column {}", line + 1, column + 1);
-    let text = all.strip_suffix(&place).unwrap_or(&all);
-    (text.replace('\n', "; "), line + 1)
+    let message = all.strip_suffix(&place).unwrap_or(&all).replace('\n', "; ");
+    let headers = text.lines().take(line + 1).filter(|l| is_header(l));
+    in_section(line + 1, &message, headers.last())
 }
 
-/// The line that a mistake is in. Where the reader does not know it, it names the last section of the text: the
-/// shortest beginning of the text with the same mistake ends with the right one.
-fn locate<T: DeserializeOwned>(text: &str, e: &basic_toml::Error) -> TomlError {
-    let (whole, _) = said(e);
-    let line_in = |end: usize| {
-        let e = basic_toml::from_str::<T>(&text[..end]).err()?;
-        let (same, line) = said(&e);
-        (same == whole).then_some(line)
-    };
-    let headers = text.match_indices("\n[").map(|(at, _)| at + 1);
-    let ends: Vec<usize> = headers.chain([text.len()]).collect();
-    let first = ends.partition_point(|&end| line_in(end).is_none());
-    let section = ends.get(first).and_then(|&end| line_in(end)).unwrap_or(1);
-    let (message, key) = match whole.rsplit_once(" for key `") {
-        Some((message, key)) => (message, key.trim_end_matches('`')),
-        None => (&*whole, ""),
-    };
-    let line = match message.split('`').nth(1) {
-        // Of the whole text.
-        _ if message.starts_with("missing field") && key.is_empty() => 1,
-        Some(name) if message.starts_with("unknown field") => line_of(text, section, name),
-        _ => line_of(text, section, key.rsplit('.').next().unwrap_or(key)),
-    };
-    let header = match line {
-        1 if section > 1 => None,
-        _ => header_of(text, line),
-    };
+fn in_section(line: usize, message: &str, header: Option<&str>) -> TomlError {
     let message = match header {
-        Some(header) => format!("{message} (in {header})"),
+        Some(header) => format!("{message} (in {})", header.trim()),
         None => message.to_string(),
     };
     TomlError { line, message }
+}
+
+/// Names of tables, and places in arrays, from the whole to a part of it.
+type Path = Vec<String>;
+
+/// The first number that is not finite: as a value it is none.
+fn first_null(value: &Value) -> Option<Path> {
+    let inside = |k: String, v: &Value| {
+        first_null(v).map(|mut path| {
+            path.insert(0, k);
+            path
+        })
+    };
+    match value {
+        Value::Null => Some(Path::new()),
+        Value::Array(all) => (all.iter().enumerate()).find_map(|(i, v)| inside(i.to_string(), v)),
+        Value::Object(all) => all.iter().find_map(|(k, v)| inside(k.clone(), v)),
+        _ => None,
+    }
+}
+
+/// What a path leads to; paths are made of what there is.
+fn part<'a>(mut value: &'a mut Value, path: &[String]) -> &'a mut Value {
+    for k in path {
+        value = match value {
+            Value::Array(all) => &mut all[k.parse::<usize>().unwrap_or(0)],
+            other => &mut other[k],
+        };
+    }
+    value
+}
+
+/// A value that cannot be read, and what is said of it.
+struct Faulty<'a> {
+    value: &'a mut Value,
+    message: &'a str,
+    /// What is said of another value; nothing where it can be read.
+    said: &'a dyn Fn(&Value) -> Option<String>,
+}
+
+impl Faulty<'_> {
+    /// What else is said, or that nothing is, once the part that a path leads to is changed.
+    fn changes(
+        &mut self,
+        path: &[String],
+        edit: impl FnOnce(&mut Value),
+    ) -> Option<Option<String>> {
+        let before = part(self.value, path).clone();
+        edit(part(self.value, path));
+        let now = (self.said)(self.value);
+        *part(self.value, path) = before;
+        (now.as_deref() != Some(self.message)).then_some(now)
+    }
+
+    /// The part that the fault is in. Parts are read in their order: something senseless in place of one changes what
+    /// is said up to the part with the fault, and none of those behind it.
+    fn path(&mut self) -> Path {
+        let message = self.message;
+        let named = |what: &str| message.strip_prefix(what)?.split('`').next();
+        let (missing, unknown) = (named("missing field `"), named("unknown field `"));
+        let mut path = Path::new();
+        loop {
+            let keys: Vec<String> = match part(self.value, &path) {
+                Value::Array(all) => (0..all.len()).map(|i| i.to_string()).collect(),
+                Value::Object(all) => all.keys().cloned().collect(),
+                _ => return path,
+            };
+            let has = |name: &str| keys.iter().any(|k| k == name);
+            if let Some(name) = unknown.filter(|n| has(n)) {
+                let now = self.changes(&path, |v| {
+                    v.as_object_mut().and_then(|all| all.remove(name));
+                });
+                if now.is_some() {
+                    path.push(name.to_string());
+                    return path;
+                }
+            }
+            if let Some(name) = missing.filter(|n| !has(n)) {
+                let now = self.changes(&path, |v| {
+                    if let Value::Object(all) = v {
+                        all.insert(name.to_string(), Value::Null);
+                    }
+                });
+                let unknown = |now: &str| now.starts_with("unknown field `");
+                if now.is_some_and(|now| !now.as_deref().is_some_and(unknown)) {
+                    return path;
+                }
+            }
+            let up_to = keys.partition_point(|k| {
+                path.push(k.clone());
+                let changes = senseless()
+                    .into_iter()
+                    .any(|other| self.changes(&path, |v| *v = other).is_some());
+                path.pop();
+                changes
+            });
+            match up_to.checked_sub(1) {
+                Some(last) => path.push(keys[last].clone()),
+                None => return path,
+            }
+        }
+    }
+}
+
+/// What no part takes, of two kinds: what is said of one may be the message itself.
+fn senseless() -> [Value; 2] {
+    [
+        serde_json::json!([[true]]),
+        serde_json::json!({"\0": [true]}),
+    ]
+}
+
+/// The mistake in the line of the part that a path leads to, and with the section that the line is in.
+fn mistake(text: &str, path: &[String], message: &str) -> TomlError {
+    let (mut line, mut header, mut rest) = (1, None, path);
+    // How many elements each array of tables has so far, by its path.
+    let mut arrays: BTreeMap<Path, usize> = BTreeMap::new();
+    for (n, l) in text.lines().enumerate().filter(|(_, l)| is_header(l)) {
+        let section = section(l, &mut arrays);
+        if let Some(after) = path.strip_prefix(&section[..]) {
+            (line, header, rest) = (n + 1, Some(l), after);
+        }
+    }
+    if let Some(name) = rest.first() {
+        let inside = text
+            .lines()
+            .enumerate()
+            .skip(line - usize::from(header.is_none()));
+        let mut inside = inside.take_while(|(_, l)| !is_header(l));
+        line = inside
+            .find(|(_, l)| gives(l, name))
+            .map_or(line, |(n, _)| n + 1);
+    }
+    in_section(line, message, header)
 }
 
 fn is_header(line: &str) -> bool {
     line.trim_start().starts_with('[')
 }
 
-/// The line, from 1, that gives `name` a value in the section that begins in line `start`; `start` where none does, or
-/// where it is a line inside a section.
-fn line_of(text: &str, start: usize, name: &str) -> usize {
-    let mut lines = text.lines().enumerate().skip(start - 1).peekable();
-    if start > 1 && !lines.peek().is_some_and(|(_, l)| is_header(l)) {
-        return start;
-    }
-    let gives = |l: &str| {
-        let rest = l.trim_start().strip_prefix(name);
-        rest.is_some_and(|r| r.trim_start().starts_with('='))
-    };
-    lines
-        .take_while(|(n, l)| n + 1 == start || !is_header(l))
-        .find(|(_, l)| gives(l))
-        .map_or(start, |(n, _)| n + 1)
+/// Whether a line gives `name`, or a part of it, a value.
+fn gives(line: &str, name: &str) -> bool {
+    let line = line.trim_start();
+    let bare = line.trim_start_matches(['"', '\'']);
+    let rest = bare
+        .strip_prefix(name)
+        .map(|r| r.trim_start_matches(['"', '\'']));
+    rest.is_some_and(|r| r.trim_start().starts_with(['=', '.']))
 }
 
-/// The header of the section that a line stands in or is.
-fn header_of(text: &str, line: usize) -> Option<&str> {
-    let headers = text.lines().take(line).filter(|l| is_header(l));
-    headers.last().map(str::trim)
+/// The path of the section that a header begins. `arrays` has the number of elements of arrays of tables.
+fn section(header: &str, arrays: &mut BTreeMap<Path, usize>) -> Path {
+    let header = header.trim();
+    let names = header.trim_start_matches('[');
+    let names = names.split(']').next().unwrap_or_default();
+    let mut path = Path::new();
+    for name in names.split('.') {
+        path.push(name.trim().trim_matches(['"', '\'']).to_string());
+        if let Some(n) = arrays.get(&path) {
+            path.push((n - 1).to_string());
+        }
+    }
+    if header.starts_with("[[") {
+        // The last name's own index is that of the element before this one.
+        if arrays.contains_key(&path[..path.len() - 1]) {
+            path.pop();
+        }
+        let n = arrays.entry(path.clone()).or_default();
+        *n += 1;
+        path.push((*n - 1).to_string());
+    }
+    path
 }

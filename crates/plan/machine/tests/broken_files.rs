@@ -143,7 +143,7 @@ const CASES: &[(&str, usize, &str, &str, &str)] = &[
         0,
         "launch_s = { v = nan",
         "launch_s",
-        "0 or more",
+        "not finite",
     ),
     (
         "[costs]\n",

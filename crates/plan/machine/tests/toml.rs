@@ -40,6 +40,37 @@ fn the_section_with_the_mistake_is_named() {
     }
 }
 
+/// Each line of a machine that gives something a value, and each section, with a mistake of its own.
+#[test]
+fn a_mistake_in_any_line_is_found_there() {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
+    for file in ["h100.toml", "core-i9-13900k.toml", "mi300x.toml"] {
+        let good = std::fs::read_to_string(dir.join(file)).unwrap();
+        let lines: Vec<&str> = good.lines().collect();
+        for (n, line) in lines.iter().enumerate() {
+            let (wrong, at, says) = match line.split_once(" = ") {
+                Some((name, _)) => (format!("{name} = [[true]]"), n + 1, "invalid"),
+                None if line.starts_with('[') => {
+                    (format!("{line}\nsise = 1"), n + 2, "unknown field `sise`")
+                }
+                None => continue,
+            };
+            // The rest of an array over several lines would be a mistake of its own.
+            if line.ends_with('[') {
+                continue;
+            }
+            let mut text = lines.clone();
+            text[n] = &wrong;
+            let e = shopfloor_machine::Machine::from_toml(&text.join("\n"), "m").unwrap_err();
+            let e = e.to_string();
+            assert!(
+                e.starts_with(&format!("m:{at}: ")) && e.contains(says),
+                "{file}: {wrong}: {e}"
+            );
+        }
+    }
+}
+
 #[test]
 fn what_is_nested_without_end_is_refused() {
     let open = "[".repeat(1 << 20);

@@ -263,7 +263,7 @@ pub struct SessionSpec {
     #[serde(default = "queue")]
     pub max_queued: usize,
     /// Goal.
-    #[serde(default, deserialize_with = "machine::toml::variant")]
+    #[serde(default)]
     pub goal: Goal,
     /// Items of a run at most, whatever is chosen.
     #[serde(default = "first")]
