@@ -14,6 +14,7 @@ mod members;
 mod packages;
 mod pages;
 pub mod plugin;
+mod profiles;
 mod publishing;
 pub mod sizes;
 pub mod slow;
@@ -35,6 +36,7 @@ pub(crate) use members::place;
 pub use members::{Member, crate_names, members, root};
 pub use packages::packages;
 pub use pages::{adding_table, architecture, readme};
+pub use profiles::profiles;
 pub use publishing::publishing;
 pub use sources::{forbid_lines, leftovers, safety_comments, unsafe_places};
 pub use status::status;
@@ -65,6 +67,11 @@ pub const CHECKS: &[Check] = &[
         name: "publishing",
         holds: "every crate outside crates/check can be published",
         run: publishing,
+    },
+    Check {
+        name: "profiles",
+        holds: "the wheel, a workspace of its own, is built as everything else that is handed out",
+        run: profiles,
     },
     Check {
         name: "unsafe-places",
