@@ -1,5 +1,5 @@
-//! How large programs are: `cargo xtask sizes [NAME...]` builds them with profile `dist`, as they are handed out, prints
-//! the bytes of each, and fails where one is larger than it may be.
+//! How large programs are: `cargo xtask sizes [NAME...]` builds them as they are handed out, prints the bytes of each,
+//! and fails where one is larger than it may be.
 use crate::wheel::run;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -30,6 +30,8 @@ const NO_UNWINDING: &[&str] = &[
 #[cfg(not(target_os = "linux"))]
 const NO_UNWINDING: &[&str] = &[];
 
+const CLI: &[&str] = &["-p", "shopfloor-cli", "--bin", "shopfloor"];
+
 const PROGRAMS: &[Program] = &[
     Program {
         name: "minimal",
@@ -50,11 +52,19 @@ const PROGRAMS: &[Program] = &[
     },
     Program {
         name: "cli",
-        build: &["-p", "shopfloor-cli", "--bin", "shopfloor"],
+        build: CLI,
+        link: NO_UNWINDING,
+        profile: "dist-abort",
+        file: "shopfloor",
+        most: Some(15_000_000),
+    },
+    Program {
+        name: "cli-unwinding",
+        build: CLI,
         link: &[],
         profile: "dist",
         file: "shopfloor",
-        most: Some(15_000_000),
+        most: None,
     },
     Program {
         name: "cli-webgpu",
@@ -66,8 +76,8 @@ const PROGRAMS: &[Program] = &[
             "--features",
             "webgpu",
         ],
-        link: &[],
-        profile: "dist",
+        link: NO_UNWINDING,
+        profile: "dist-abort",
         file: "shopfloor",
         most: None,
     },
