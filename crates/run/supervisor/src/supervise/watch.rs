@@ -313,7 +313,7 @@ impl Watch {
                     subject: subject.clone(),
                     what: "most requests have another shape".into(),
                     reason: format!(
-                        "{n} of {} requests of the last window, for {} windows in a row; {} were outside the box that is planned for",
+                        "{n} of {} requests of the last window, for {} windows in a row; {} were of sizes that no plan covers",
                         s.arrivals,
                         o.persist.max(1),
                         s.outside
