@@ -230,9 +230,9 @@ impl Planner {
             program,
             "memory",
             format!(
-                "arena, packed weights and scratch take at least {}, the limit is {}; raise the limit, give a smaller range of sizes with --dim, or use fewer workers",
+                "arena, packed weights and scratch take at least {least} B ({}), the limit is {} B; raise the limit, give a smaller range of sizes with --dim, or use fewer workers",
                 units::bytes(least as f64),
-                units::bytes(limit.unwrap_or(0) as f64)
+                limit.unwrap_or(0)
             ),
         ))
     }
