@@ -421,9 +421,9 @@ impl PlanView {
         if let Some(d) = &self.division {
             let _ = writeln!(
                 out,
-                "  division   {}: predicted {:.1} items/s, {} from arrival to end",
+                "  division   {}: predicted {} items/s, {} from arrival to end",
                 d.choice,
-                d.throughput_per_s,
+                units::count(d.throughput_per_s),
                 units::seconds(1e-3 * d.latency_ms)
             );
             if why {

@@ -132,16 +132,7 @@ pub(crate) fn choose(
     if gpu && ctx.pack && ctx.sweep.is_none() {
         images::tried(ctx, &ordered(given), facts, (&mut list, &mut best));
     }
-    let others = best.iter().skip(1).take(KEPT);
-    let chosen = &list[best[0].1];
-    let alternatives: Vec<Alternative> = others
-        .map(|b| Alternative {
-            what: list[b.1].beside(chosen),
-            predicted_s: b.3.time_s,
-        })
-        // What differs in nothing that is said was no choice.
-        .filter(|a| a.what != chosen.what)
-        .collect();
+    let alternatives = beaten(&list, &best);
     let (_, at, work, cost) = best.swap_remove(0);
     let choice = finished(ctx, list.swap_remove(at), work, cost)?;
     whys.push(Why {
@@ -160,6 +151,23 @@ pub(crate) fn choose(
         alternatives,
     });
     Ok(choice.0)
+}
+
+/// What the best of `list` was better than, the next best first.
+fn beaten(list: &[Candidate], best: &[Rank]) -> Vec<Alternative> {
+    let Some(first) = best.first() else {
+        return vec![];
+    };
+    let chosen = &list[first.1];
+    let others = best.iter().skip(1).take(KEPT);
+    others
+        .map(|b| Alternative {
+            what: list[b.1].beside(chosen),
+            predicted_s: b.3.time_s,
+        })
+        // What differs in nothing that is said was no choice.
+        .filter(|a| a.what != chosen.what)
+        .collect()
 }
 
 /// Every candidate that the target has for a kernel, best guesses first.
