@@ -616,3 +616,14 @@ fn texts_have_the_words_of_the_field() {
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
+
+#[test]
+fn sessions_have_one_name() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let shift = root.join("scenarios/shift.toml").display().to_string();
+    let out = text(&["simulate", &shift]);
+    assert!(
+        out.contains("noticed b: ") && !out.contains("session 1"),
+        "{out}"
+    );
+}

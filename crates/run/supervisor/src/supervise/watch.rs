@@ -272,7 +272,10 @@ impl Watch {
     fn see_session(&mut self, s: &SessionSeen, o: &Options, facts: &mut Vec<Fact>) {
         let disturbed = self.disturbed > 0;
         let state = self.sessions.entry(s.session).or_default();
-        let subject = format!("session {}", s.session);
+        let subject = match s.name.is_empty() {
+            true => format!("session {}", s.session),
+            false => s.name.clone(),
+        };
         if s.seconds > 0.0 {
             state.recent.push(s.arrivals as f64 / s.seconds);
             state.single.push(s.arrivals as f64 / s.seconds);
