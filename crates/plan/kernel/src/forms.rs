@@ -49,7 +49,7 @@ impl Target {
     /// element type, or a scalar operation.
     pub fn lacking(&self, kernel: &Kernel) -> Option<String> {
         if !self.families.contains(&kernel.family) {
-            return Some(format!("kernels of family {:?}", kernel.family));
+            return Some(format!("kernels of kind {:?}", kernel.family));
         }
         let operands = kernel.operands.iter().map(|o| o.dtype);
         let mut types = operands.chain(kernel.tiles.iter().map(|t| t.dtype));

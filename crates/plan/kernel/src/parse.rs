@@ -608,7 +608,7 @@ pub(crate) fn header(line: &str) -> Read<(String, Family)> {
         None => fail(
             family,
             format!(
-                "'{family}' is no family; there are {}",
+                "'{family}' is no kind of kernel; there are {}",
                 list(Family::ALL.iter().map(|f| format!("{f:?}").to_lowercase()))
             ),
         ),

@@ -24,6 +24,7 @@ mod sourced;
 pub mod staging;
 mod text;
 pub mod toml;
+pub mod units;
 mod warps;
 mod ways;
 mod work;

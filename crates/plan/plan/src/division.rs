@@ -163,7 +163,11 @@ pub fn choose(
         .filter(|(i, _)| *i != chosen)
         .take(4)
         .map(|(_, w)| Alternative {
-            what: format!("{}: {:.1} items/s", w.text(), w.throughput),
+            what: format!(
+                "{}: {} items/s",
+                w.text(),
+                machine::units::count(w.throughput)
+            ),
             predicted_s: w.latency_s,
         })
         .collect();

@@ -4,6 +4,7 @@ use crate::{Block, BufferKind, Plan, Step, StepWork};
 use kernel::{Mapping, Role};
 use layout::Arrange;
 use machine::{KernelSpan, Leg, Machine, RequestSteps, Way, WayTime};
+use std::collections::BTreeSet;
 
 /// A step as the GPU that is device `own` of its plan has it; `None` where it is no kernel of that GPU.
 fn span(step: &Step, own: u32) -> Option<KernelSpan> {
@@ -108,6 +109,15 @@ impl Plan {
         let own = self.devices.len().saturating_sub(1) as u32;
         let mut steps = self.blocks().flat_map(|b| &b.steps);
         steps.any(|s| span(s, own).is_some())
+    }
+
+    /// The devices that compute something: those of steps that do more than copy from one to another.
+    pub fn computing(&self) -> BTreeSet<u32> {
+        let of = |b: &Block| {
+            let own = b.steps.iter().filter(|s| !b.is_road(s));
+            own.map(|s| s.device).collect::<Vec<_>>()
+        };
+        self.blocks().flat_map(of).collect()
     }
 
     /// Whether the plan is over a GPU and the host, and every step is the host's: nothing reaches the GPU.

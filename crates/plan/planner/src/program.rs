@@ -357,7 +357,7 @@ fn copy_output(
         PlannerError::Node {
             node: l.name(v).into(),
             op: "output".into(),
-            why: "its layout does not fit the output's; bind symbolic dims with --dim".into(),
+            why: "its layout does not fit the output's; give its symbolic dimensions sizes with --dim".into(),
         }
     })
 }

@@ -43,7 +43,7 @@ pub(crate) fn alias(
                     "state",
                     &name,
                     "in place",
-                    format!("past and present share one buffer of the box's top; {saved}"),
+                    format!("past and present share one buffer of the largest size that the plan covers; {saved}"),
                 ));
                 values.push(value);
                 done = Some(next);

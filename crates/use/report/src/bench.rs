@@ -79,6 +79,9 @@ pub struct BenchReport {
     pub load_ms: f64,
     /// Planning.
     pub plan_ms: f64,
+    /// Symbolic dimensions whose sizes nobody gave: they were taken as 1.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assumed: Vec<String>,
     /// Most memory that the process ever had; none where the system does not say.
     pub peak_rss_bytes: Option<u64>,
 }
@@ -142,12 +145,14 @@ impl BenchReport {
             units::count(self.throughput_per_s).trim_end()
         );
         if let Some(v) = self.emulation_ms {
-            let _ = writeln!(
-                out,
-                "  these are the emulated device's times, in which calls of its driver and the host's own work\n  \
-                 take none; predictions count them; emulating a request took {} here",
+            let said = format!(
+                "{}; emulating a request took {} here",
+                crate::EMULATED,
                 ms(v)
             );
+            for line in units::wrapped(&said, style.width.saturating_sub(2)) {
+                let _ = writeln!(out, "  {line}");
+            }
         }
         if let Some(p) = &self.how.precision {
             let _ = writeln!(out, "  precision   {p}");

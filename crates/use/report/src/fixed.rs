@@ -15,8 +15,9 @@ pub struct FixedCostRow {
     pub run_us: f64,
     /// Median through a binding (`Session::bind`), microseconds.
     pub bound_us: f64,
-    /// What it may take: 1.5 us and 0.15 us per further node.
-    pub allowed_us: f64,
+    /// What it may take on a CPU: 1.5 us and 0.15 us per further node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_us: Option<f64>,
 }
 
 /// What a request costs beside its arithmetic.
@@ -29,7 +30,11 @@ pub struct FixedCost {
     pub how: HowRun,
     /// Workers.
     pub threads: usize,
-    /// From one core to another and back, microseconds, as the machine's description has it.
+    /// Whether the times are an emulated device's own, not this machine's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub emulated: bool,
+    /// From one worker to another and back, or from the host to a GPU and back, microseconds, as the machine's
+    /// description has it.
     pub pingpong_us: f64,
     /// Chains of 1, 2, 4, ... nodes.
     pub rows: Vec<FixedCostRow>,
@@ -48,21 +53,24 @@ impl FixedCost {
 
     /// As a table.
     pub fn render(&self, style: Style) -> String {
-        let mut t = Table::new(&[
+        let allowed = self.rows.iter().any(|r| r.allowed_us.is_some());
+        let mut heads = vec![
             ("nodes", Align::Right),
             ("steps", Align::Right),
             ("Session::run", Align::Right),
             ("Binding::run", Align::Right),
-            ("allowed", Align::Right),
-        ]);
+        ];
+        heads.extend(allowed.then_some(("allowed", Align::Right)));
+        let mut t = Table::new(&heads);
         for r in &self.rows {
-            t.row(vec![
+            let mut row = vec![
                 r.nodes.to_string(),
                 r.steps.to_string(),
                 units::seconds(r.run_us * 1e-6),
                 units::seconds(r.bound_us * 1e-6),
-                units::seconds(r.allowed_us * 1e-6),
-            ]);
+            ];
+            row.extend(r.allowed_us.map(|us| units::seconds(us * 1e-6)));
+            t.row(row);
         }
         let mut out = String::new();
         let _ = writeln!(
@@ -78,10 +86,19 @@ impl FixedCost {
         out.push_str(&t.render(style));
         let _ = writeln!(
             out,
-            "\nmedians; each further node takes {}; core to core and back takes {}",
+            "\nmedians; each further node takes {}; a hand-off {} and back takes {}",
             units::seconds(self.per_node_us() * 1e-6),
+            match allowed {
+                true => "from core to core",
+                false => "from the host to the device",
+            },
             units::seconds(self.pingpong_us * 1e-6)
         );
+        if self.emulated {
+            for line in units::wrapped(crate::EMULATED, style.width) {
+                let _ = writeln!(out, "{line}");
+            }
+        }
         out
     }
 }

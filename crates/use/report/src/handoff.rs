@@ -53,8 +53,8 @@ impl HandoffReport {
         for r in &self.rows {
             t.row(vec![
                 r.way.clone(),
-                format!("{:.0} ns", r.median_ns),
-                format!("{:.0} ns", r.p99_ns),
+                units::seconds(r.median_ns * 1e-9),
+                units::seconds(r.p99_ns * 1e-9),
                 format!("{:.2} x", r.ratio),
                 r.trips.to_string(),
                 r.what.clone(),

@@ -219,7 +219,7 @@ impl Inspection {
             }
         }
         let text = format!(
-            "{} in contractions, {} operations in all, {} in {} kernels: {} operations per byte",
+            "{} in products, {} operations in all, {} in {} kernels: {} operations per byte",
             units::flop(self.flop),
             units::count(self.ops),
             units::bytes(self.bytes),

@@ -93,7 +93,7 @@ impl Overhead {
         let us = |v: f64| units::seconds(v * 1e-6);
         let m = &self.median;
         let mut out = format!(
-            "beside its steps a request takes {} on the host and {} of waiting between steps",
+            "beside its steps a request takes {} before the first and after the last, and {} between them",
             us(m.host_us),
             us(m.waited_us)
         );
@@ -108,7 +108,10 @@ impl Overhead {
             let s = &self.slowest;
             let more = [
                 (lost, "without a processor for a worker"),
-                (s.host_us - m.host_us, "more on the host"),
+                (
+                    s.host_us - m.host_us,
+                    "more before the first and after the last",
+                ),
                 (s.waited_us - m.waited_us, "more between steps"),
                 (s.steps_us - m.steps_us, "more in its steps"),
             ];

@@ -1,5 +1,5 @@
 //! Timelines as Perfetto traces (protobuf, written by hand: a few fields of one message).
-use crate::{Profile, StepProfile};
+use crate::{Profile, StepProfile, units};
 use layout::Arrange;
 use plan::{Activity, Timeline};
 use std::collections::{BTreeMap, BTreeSet};
@@ -295,7 +295,7 @@ pub fn perfetto_trace(profile: &Profile, timeline: &Timeline) -> Vec<u8> {
                 ("reason", Value::Text(m.why.reason.clone())),
             ];
             for a in &m.why.alternatives {
-                let text = format!("{}, predicted {:.1} us", a.what, a.predicted_s * 1e6);
+                let text = format!("{}, predicted {}", a.what, units::seconds(a.predicted_s));
                 facts.push(("alternative", Value::Text(text)));
             }
             t.instant(

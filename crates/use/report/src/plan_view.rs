@@ -421,9 +421,9 @@ impl PlanView {
         if let Some(d) = &self.division {
             let _ = writeln!(
                 out,
-                "  division   {}: predicted {:.1} items/s, {} from arrival to end",
+                "  division   {}: predicted {} items/s, {} from arrival to end",
                 d.choice,
-                d.throughput_per_s,
+                units::count(d.throughput_per_s),
                 units::seconds(1e-3 * d.latency_ms)
             );
             if why {
@@ -486,8 +486,9 @@ impl PlanView {
         out.push_str(&t.render(style));
         let legend = format!(
             "{}tiles: extents of one task | of a pass of its loops | registers of a CPU's inner loop \
-             (rows x lanes), or threads of a CTA and its warps (rows x columns). bound by: what takes longest; launch is \
-             what starting a step costs, latency what its first access and hand-offs do.",
+             (rows x lanes), or threads of a CTA and its warps (rows x columns). bound by: what takes longest; compute is \
+             arithmetic on the unit named, memory bytes through the level named, launch what starting a step costs, latency \
+             what its first access and hand-offs do.",
             kinds(self.steps.iter().map(|s| s.family.as_str()))
         );
         for line in units::wrapped(&legend, style.width) {
@@ -503,8 +504,11 @@ impl PlanView {
         if !self.init.is_empty() {
             let _ = writeln!(
                 out,
-                "\n{} more steps run once at load (packing, constants), predicted {}.",
-                self.init.len(),
+                "\n{} at load, once (packing, constants), predicted {}.",
+                match self.init.len() {
+                    1 => "1 more step runs".into(),
+                    n => format!("{n} more steps run"),
+                },
                 units::seconds(init * 1e-6)
             );
         }

@@ -182,6 +182,9 @@ pub struct Profile {
     /// How the steps of the measured requests reached the device, and how exactly they multiply.
     #[serde(flatten)]
     pub how: HowRun,
+    /// Whether times are an emulated device's own, not this machine's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub emulated: bool,
     /// How steps reach it where nobody takes their times, if that is another way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launch_untimed: Option<String>,
@@ -299,6 +302,7 @@ impl Profile {
             active,
             dims: input.dims,
             how: HowRun::default(),
+            emulated: false,
             launch_untimed: None,
             request_us: median(&mut totals),
             steps_us,
@@ -330,6 +334,11 @@ impl Profile {
             s.step.family,
             crate::page::words(&s.step.bound)
         )
+    }
+
+    /// What its times are: measured here, or emulated.
+    pub fn clock(&self) -> &'static str {
+        crate::how_run::clock(self.emulated)
     }
 
     fn shared(&self) -> &str {
@@ -372,6 +381,11 @@ impl Profile {
         }
         if let Some(p) = &self.how.precision {
             let _ = writeln!(out, "  precision {p}");
+        }
+        if self.emulated {
+            for line in units::wrapped(crate::EMULATED, style.width.saturating_sub(2).max(20)) {
+                let _ = writeln!(out, "  {line}");
+            }
         }
         if let Some(l) = &self.launch_untimed {
             let _ = writeln!(
@@ -465,7 +479,8 @@ impl Profile {
         };
         let _ = writeln!(
             out,
-            "  measured {}; its steps {}{}, predicted {} ({}), {}",
+            "  {} {}; its steps {}{}, predicted {} ({}), {}",
+            self.clock(),
             us(self.request_us),
             us(self.steps_us),
             // Their times add up to more than the request's.
@@ -484,7 +499,7 @@ impl Profile {
         }
         let _ = writeln!(
             out,
-            "  {} of the steps' time is neither contract nor conv",
+            "  {} of the steps' time is neither matrix products nor convolutions",
             units::percent(self.other_share)
         );
         for q in &self.queues {
@@ -505,7 +520,7 @@ impl Profile {
             ("kind", Align::Left),
             ("tiles", Align::Wrap),
             ("predicted", Align::Right),
-            ("measured", Align::Right),
+            (self.clock(), Align::Right),
             ("error", Align::Right),
             ("bound", Align::Left),
         ]);

@@ -1,5 +1,6 @@
 //! A GPU's two ways of running a plan, beside each other.
 use crate::bench::BenchReport;
+use crate::how_run::clock;
 use crate::table::{Align, Style, Table};
 use crate::{HowRun, units};
 use serde::{Deserialize, Serialize};
@@ -7,14 +8,6 @@ use std::fmt::Write;
 
 /// What is aimed at on an H100, in microseconds: the median of the acknowledged round trip.
 pub const ROUND_TRIP_AIM_US: f64 = 3.0;
-
-/// What `emulated` times are, in words.
-fn clock(emulated: bool) -> &'static str {
-    match emulated {
-        true => "emulated",
-        false => "measured",
-    }
-}
 
 /// The acknowledged round trip, with its definition and the aim.
 fn round_trip(out: &mut String, us: Option<f64>, emulated: bool) {

@@ -35,7 +35,7 @@ fn every_part_of_a_request_is_found() {
     assert_eq!((m.descheduled_us, o.descheduled), (Some(0.0), 0));
     assert_eq!(
         o.sentence(),
-        "beside its steps a request takes 2.00 us on the host and 2.00 us of waiting between steps"
+        "beside its steps a request takes 2.00 us before the first and after the last, and 2.00 us between them"
     );
     // A worker loses its processor for 3 ms in the middle of a step.
     let lost = request(
@@ -61,7 +61,7 @@ fn every_part_of_a_request_is_found() {
     let o = Overhead::of(&[steady.clone(), steady, host]).expect("timed");
     let said = o.sentence();
     assert!(
-        said.ends_with("the slowest took 100 us, 94.0 us more on the host"),
+        said.ends_with("the slowest took 100 us, 94.0 us more before the first and after the last"),
         "{said}"
     );
     assert!(Overhead::of(&[Timeline::default()]).is_none());

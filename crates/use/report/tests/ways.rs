@@ -1,5 +1,7 @@
 //! Pages about the ways by which steps run.
-use shopfloor_report::{BenchReport, HowRun, LatencyMs, PersistentReport, Style, WaysReport};
+use shopfloor_report::{
+    BenchReport, HowRun, LatencyMs, PersistentReport, Style, WaysReport, Worker,
+};
 
 #[test]
 fn pages_are_a_hundred_columns_wide() {
@@ -10,6 +12,7 @@ fn pages_are_a_hundred_columns_wide() {
         how: HowRun {
             launch: Some("resident".into()),
             precision: Some("f32: 1 step by multiply-adds".into()),
+            ran_on: vec![(Worker::Multiprocessor, 108)],
         },
         bound_to_device: false,
         iterations: 10_000,
@@ -22,6 +25,7 @@ fn pages_are_a_hundred_columns_wide() {
         round_trip_us: Some(2.92),
         load_ms: 1.0,
         plan_ms: 1.0,
+        assumed: vec![],
         peak_rss_bytes: None,
     };
     let ways = WaysReport {

@@ -1,7 +1,8 @@
 //! The first command line that predicts measures this CPU for a moment: until then its rates are those of its kind.
 
 use crate::args::EngineArgs;
-use crate::output::{Done, bar, note};
+use crate::output::{Done, note};
+use crate::progress::Progress;
 use shopfloor::machines::{self, Extent};
 use shopfloor_tools::calibrate;
 use std::time::Instant;
@@ -39,11 +40,11 @@ fn measure_own(engine: &EngineArgs) {
         Err(e) => return note(&e.to_string()),
     }
     let began = Instant::now();
-    let progress = bar("measuring this CPU, once");
+    let progress = Progress::bar("measuring this CPU, once");
     let measured = calibrate(Extent::Short, None, &mut |done, _| {
-        progress.set_position((done * 1000.0) as u64);
+        progress.done(done);
     });
-    progress.finish_and_clear();
+    drop(progress);
     let kept = measured.and_then(|m| Ok((machines::keep(&m, None)?, m)));
     match kept {
         Ok((file, m)) => {

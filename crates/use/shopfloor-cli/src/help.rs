@@ -240,7 +240,7 @@ fn examples(command: &str) -> String {
 }
 
 /// What the exit codes of all commands mean.
-const CODES: [(u8, &str); 6] = [
+const CODES: [(u8, &str); 7] = [
     (0, "done"),
     (
         1,
@@ -254,6 +254,7 @@ const CODES: [(u8, &str); 6] = [
         "outputs differ from the reference, or test folders failed",
     ),
     (5, "a stated goal or expectation was missed"),
+    (6, "nothing was tested: every test folder was skipped"),
 ];
 
 /// [`CODES`] as a paragraph.
@@ -281,6 +282,15 @@ fn groups(command: &Command) -> String {
     out
 }
 
+/// `command`, which takes a negative number for a value that is wrong and for no option.
+fn numbered(command: Command) -> Command {
+    let command = command.mut_args(|a| match a.get_action().takes_values() {
+        true => a.allow_negative_numbers(true),
+        false => a,
+    });
+    command.mut_subcommands(numbered)
+}
+
 /// `command` with its groups, and its commands with examples.
 pub fn dress(command: Command) -> Command {
     let list = groups(&command);
@@ -297,6 +307,7 @@ pub fn dress(command: Command) -> Command {
     for name in names {
         command = command.mut_subcommand(&name, |c| {
             let c = c.after_help(examples(&name)).term_width(WIDTH);
+            let c = numbered(c);
             let c = match name.as_str() {
                 "run" => c.mut_arg("inputs", |a| a.help(RUN_INPUTS)),
                 // It plans nothing, and what it shows is the same by every precision.

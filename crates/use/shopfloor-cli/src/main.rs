@@ -8,6 +8,7 @@ mod commands;
 mod first;
 mod help;
 mod output;
+mod progress;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use output::Failure;

@@ -1,6 +1,6 @@
 //! What goes to the terminal, and how commands end.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::progress::Progress;
 use serde::Serialize;
 use shopfloor_tools::json as text;
 use shopfloor_tools::report::{Style, units};
@@ -18,6 +18,8 @@ pub enum Failure {
     Differ(String),
     /// A stated goal was missed.
     Missed(String),
+    /// There was something to test, and nothing of it was.
+    Untested(String),
     /// Something is wrong with the kernel that was run.
     Found(String),
     /// The command line is wrong: an option, a value, or a name that there is not.
@@ -62,6 +64,7 @@ impl Failure {
             Failure::Unsupported(_) => 3,
             Failure::Differ(_) => 4,
             Failure::Missed(_) => 5,
+            Failure::Untested(_) => 6,
             Failure::Library(_) | Failure::Found(_) | Failure::Write(_) => 1,
             Failure::Closed => 0,
         }
@@ -75,6 +78,7 @@ impl std::fmt::Display for Failure {
             Failure::Unsupported(s)
             | Failure::Differ(s)
             | Failure::Missed(s)
+            | Failure::Untested(s)
             | Failure::Found(s)
             | Failure::Usage(s) => f.write_str(s),
             Failure::Write(e) => write!(
@@ -159,25 +163,10 @@ pub fn complain(f: &Failure) {
     let _ = writeln!(std::io::stderr(), "{label}: {f}");
 }
 
-/// A bar on standard error where that is a terminal, of thousandths.
-pub fn bar(what: &str) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(1000);
-    if let Ok(s) = ProgressStyle::with_template("{msg} [{bar:40}] {percent}%") {
-        bar.set_style(s.progress_chars("=> "));
-    }
-    bar.set_message(what.to_string());
-    bar
-}
-
 /// Does `work` under a bar; the work tells it the share done, 0 to 1.
 pub fn measuring<T>(work: impl FnOnce(&(dyn Fn(f64) + Sync)) -> T) -> T {
-    let bar = bar("measuring");
-    let out = work(&|done| bar.set_position((done * 1000.0) as u64));
-    bar.finish_and_clear();
-    out
+    let progress = Progress::bar("measuring");
+    work(&|share| progress.done(share))
 }
 
 /// Writes a report, as JSON or as `text` makes of it.
@@ -190,17 +179,6 @@ pub fn report<T: Serialize>(
         true => json(report),
         false => page(&text(report, style())),
     }
-}
-
-/// A sign of life on standard error, where that is a terminal, while something takes its time.
-pub fn spinner(what: &str) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new_spinner();
-    bar.set_message(what.to_string());
-    bar.enable_steady_tick(std::time::Duration::from_millis(100));
-    bar
 }
 
 /// A decision as people read it, in lines of at most `width` columns.

@@ -463,6 +463,7 @@ fn bench_has_its_keys_and_goals() {
         "plan_ms",
         "precision",
         "predicted_ms",
+        "ran_on",
         "threads",
         "throughput_per_s",
     ];

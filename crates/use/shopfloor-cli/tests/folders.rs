@@ -88,6 +88,33 @@ fn agreeing_differing_and_empty_folders_are_counted() {
 }
 
 #[test]
+fn where_nothing_is_tested_that_is_no_success() {
+    let root = tempfile::tempdir().unwrap();
+    folder(root.path(), "without_data", None);
+    let dir = root.path().to_str().unwrap();
+    let (code, out, err) = test(&[dir]);
+    assert_eq!(code, Some(6), "{out}{err}");
+    assert!(out.ends_with("0 passed, 0 failed, 1 skipped\n"), "{out}");
+    assert!(
+        err.contains("nothing was tested") && err.contains("test_data_set_0"),
+        "{err}"
+    );
+    // Data that expects nothing is no test either.
+    folder(root.path(), "without_outputs", Some(0.0));
+    let expected = "without_outputs/test_data_set_0/output_0.pb";
+    std::fs::remove_file(root.path().join(expected)).unwrap();
+    let (code, out, err) = test(&[dir, "--json"]);
+    assert_eq!(code, Some(6), "{out}{err}");
+    let v: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&v["passed"], &v["skipped"]), (&0.into(), &2.into()));
+    assert!(out.contains("no output_N.pb"), "{out}");
+    assert!(err.contains("all 2 test folders"), "{err}");
+    // One that passes is enough.
+    folder(root.path(), "right", Some(0.0));
+    assert_eq!(test(&[dir, "--atol", "1"]).0, Some(0));
+}
+
+#[test]
 fn what_is_no_test_folder_is_said() {
     let root = tempfile::tempdir().unwrap();
     let (code, _, err) = test(&[root.path().to_str().unwrap()]);

@@ -292,6 +292,20 @@ fn what_is_taken_otherwise_is_said() {
     assert!(e.contains("needs") && e.contains("1.00 KiB"), "{e}");
     let o = text(&["what-if", &m, "--on", "a100", "--set", "memory=1GiB"]);
     assert!(o.contains("memory=1GiB"), "{o}");
+    // What is assumed, by every command that takes a size for granted.
+    for args in [
+        &["bench", &m, "--iterations", "2"][..],
+        &["plan", &m],
+        &["profile", &m, "--active", "2"],
+        &["run", &m, "--random"],
+        &["advise", &m, "--on", "a100"],
+    ] {
+        let e = errors(args);
+        assert!(
+            e.contains("batch of digits_cnn is not given"),
+            "{args:?}: {e}"
+        );
+    }
     let e = fails(1, &["simulate", &m]);
     assert!(e.contains("is no scenario") && e.contains("TOML"), "{e}");
 }
@@ -339,18 +353,277 @@ fn tables_keep_to_the_width_they_are_given() {
         vec!["advise", &m, "--on", "a100"],
         vec!["what-if", &m, "--on", "a100", "--set", "l2=2x", "--all"],
         vec!["predict", "--measurements", &csv],
+        vec!["occupancy", "--on", "a100", "--threads", "256"],
+        vec!["access", "--stride", "3"],
+        vec!["run", &m, "--random"],
+        vec!["bench", &m, "--iterations", "3"],
+        vec![
+            "transfer", "--on", "a100", "--bytes", "1KiB", "--kernel", "1us",
+        ],
     ] {
+        for columns in [40, 72] {
+            keeps_to(&args, columns);
+        }
+    }
+}
+
+/// What the command prints keeps to so many columns.
+fn keeps_to(args: &[&str], columns: usize) {
+    let o = Command::new(env!("CARGO_BIN_EXE_shopfloor"))
+        .args(args)
+        .env("COLUMNS", columns.to_string())
+        .env("CI", "true")
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap();
+    let out = String::from_utf8(o.stdout).unwrap();
+    assert!(o.status.success(), "{args:?}");
+    for l in out.lines() {
+        assert!(l.chars().count() <= columns, "{args:?}: {l}");
+    }
+}
+
+#[test]
+fn numbers_out_of_range_are_refused_with_the_range() {
+    let occupancy = |more: &[&'static str]| [&["occupancy", "--on", "a100"], more].concat();
+    for (args, says) in [
+        (occupancy(&["--threads", "99999"]), "1 to 1024"),
+        (occupancy(&["--threads", "0"]), "1 to 1024"),
+        (occupancy(&["--threads", "-1"]), "--threads"),
+        (
+            occupancy(&["--threads", "32", "--registers", "300"]),
+            "1 to 255",
+        ),
+        (
+            vec!["occupancy", "--cc", "9.0", "--threads", "2048"],
+            "1 to 1024",
+        ),
+        (
+            occupancy(&["--threads", "32", "--per-lane", "0"]),
+            "1 byte or more",
+        ),
+        (
+            vec![
+                "occupancy",
+                "--cc",
+                "9.0",
+                "--threads",
+                "32",
+                "--barriers",
+                "99",
+            ],
+            "0 to 64",
+        ),
+        (vec!["access", "--stride", "99999999999999"], "0.."),
+        (vec!["access", "--lanes", "65"], "1..=64"),
+        (
+            vec![
+                "transfer",
+                "--on",
+                "a100",
+                "--bytes",
+                "1KiB",
+                "--kernel",
+                "1us",
+                "--batches",
+                "0",
+            ],
+            "1..=",
+        ),
+        (
+            vec!["bench", "--op", "map:8:f32:relu", "--iterations", "-1"],
+            "1..=",
+        ),
+        (
+            vec!["machines", "calibrate", "--seconds", "-3"],
+            "from 0.5 to 3600",
+        ),
+        (vec!["test", ".", "--rtol", "-1"], "from 0 on"),
+        (
+            vec!["plan", "x.onnx", "--dim", "n=99999999999"],
+            "from 0 to",
+        ),
+    ] {
+        let e = fails(2, &args);
+        assert!(e.contains(says), "{args:?}: {e}");
+    }
+}
+
+/// Where standard error is no terminal, as here.
+#[test]
+fn what_takes_long_shows_that_it_goes_on() {
+    let o = shopfloor(&["bench", "--op", "map:8:f32:relu", "--seconds", "4"]);
+    let e = String::from_utf8(o.stderr).unwrap();
+    assert!(o.status.success(), "{e}");
+    let lines: Vec<&str> = e.lines().filter(|l| l.contains(" after 3 s")).collect();
+    assert_eq!(lines.len(), 1, "{e}");
+    assert!(
+        lines[0].starts_with("measuring: ") && lines[0].contains('%'),
+        "{e}"
+    );
+    // What is done in a moment says nothing.
+    assert_eq!(errors(&["occupancy", "--cc", "9.0", "--threads", "64"]), "");
+}
+
+#[test]
+fn an_emulated_device_is_timed_by_its_own_clock() {
+    let m = model("digits_cnn");
+    let on = ["--on", "emulated:a100"];
+    let v = json(&[&["bench", "--demo", "fixed-cost"], &on[..]].concat());
+    assert_eq!(v["emulated"], true);
+    assert_eq!(v["ran_on"], serde_json::json!([["multiprocessor", 108]]));
+    let rows = v["rows"].as_array().unwrap();
+    // What is allowed to a CPU's workers says nothing about a GPU.
+    assert!(rows.iter().all(|r| r.get("allowed_us").is_none()), "{v}");
+    let us = |v: &serde_json::Value| v.as_f64().unwrap();
+    // Microseconds of the device, and not the milliseconds that emulating it takes.
+    assert!(us(&rows[0]["run_us"]) < 20.0, "{v}");
+    let v = json(&[&["profile", &m, "--active", "2"], &on[..]].concat());
+    assert_eq!(v["emulated"], true);
+    let (request, steps) = (us(&v["request_us"]), us(&v["steps_us"]));
+    assert!(request >= steps && request < 2.0 * steps, "{v}");
+    let page = text(&[&["profile", &m, "--active", "2"], &on[..]].concat());
+    assert!(page.contains("the emulated device's times"), "{page}");
+    assert!(!page.contains("  measured "), "{page}");
+}
+
+#[test]
+fn workers_are_those_of_devices_that_computed() {
+    let m = model("digits_cnn");
+    let on = ["--on", "cpu+emulated:a100", "--threads", "2"];
+    let args = [&["profile", &m, "--active", "2"], &on[..]].concat();
+    let v = json(&args);
+    assert_eq!(v["ran_on"], serde_json::json!([["thread", 2]]), "{v}");
+    assert_eq!(v["threads"], 2);
+    let page = text(&args);
+    assert!(
+        page.contains("2 threads") && !page.contains("multiprocessor"),
+        "{page}"
+    );
+    let v = json(&["bench", &m, "--iterations", "2", "--on", "emulated:a100"]);
+    assert_eq!(v["threads"], 108);
+    let v = json(&["bench", &m, "--iterations", "2", "--threads", "1"]);
+    assert_eq!(v["ran_on"], serde_json::json!([["thread", 1]]));
+}
+
+#[test]
+fn what_a_step_beat_is_told_apart_from_what_it_has() {
+    let m = model("digits_cnn");
+    for on in ["a100", "h100", "zen5-2core"] {
+        let v = json(&["plan", &m, "--on", on]);
+        let whys = v["whys"].as_array().unwrap();
+        let of_schedules = whys.iter().filter(|w| w["pass"] == "schedule");
+        for w in of_schedules {
+            for a in w["alternatives"].as_array().unwrap() {
+                assert_ne!(a["what"], w["choice"], "{on}: {w}");
+            }
+        }
+    }
+    // Times in reasons are those of tables.
+    let page = text(&["plan", &m, "--on", "zen5-2core", "--why", "0"]);
+    let of = |line: &str| {
+        let rest = line.trim_start().strip_prefix("predicted")?.trim_start();
+        Some(rest.split(',').next()?.to_string())
+    };
+    let all: Vec<String> = page.lines().filter_map(of).collect();
+    assert!(all.len() == 2 && all[0] == all[1], "{all:?}: {page}");
+}
+
+#[test]
+fn shares_are_no_more_than_the_whole() {
+    let m = model("digits_cnn");
+    let v = json(&["what-if", &m, "--on", "a100", "--set", "l2=2x"]);
+    let said = v["explanation"][0].as_str().unwrap();
+    let share = said.split(", ").nth(1).unwrap().split('%').next().unwrap();
+    assert!(share.parse::<f64>().unwrap() <= 100.0, "{said}");
+    let page = text(&[
+        "transfer", "--on", "a100", "--bytes", "1KiB", "--kernel", "1us",
+    ]);
+    assert!(!page.contains("longer than 0 "), "{page}");
+}
+
+#[test]
+fn the_demonstration_keeps_to_the_width() {
+    for columns in ["40", "60", "100"] {
         let o = Command::new(env!("CARGO_BIN_EXE_shopfloor"))
-            .args(&args)
-            .env("COLUMNS", "72")
+            .arg("demo")
+            .env("COLUMNS", columns)
             .env("CI", "true")
-            .env("NO_COLOR", "1")
             .output()
             .unwrap();
         let out = String::from_utf8(o.stdout).unwrap();
-        assert!(o.status.success(), "{args:?}");
-        for l in out.lines() {
-            assert!(l.chars().count() <= 72, "{args:?}: {l}");
+        assert!(o.status.success(), "{out}");
+        // What is to be copied stays whole.
+        let (page, commands) = out.split_once("\nwhat to try next\n").unwrap();
+        for l in page.lines() {
+            assert!(
+                l.chars().count() <= columns.parse().unwrap(),
+                "{columns}: {l}"
+            );
+        }
+        assert_eq!(commands.lines().count(), 3, "{commands}");
+    }
+}
+
+/// Files below `dir` with one of these endings.
+fn sources(dir: &Path, endings: &[&str], out: &mut Vec<std::path::PathBuf>) {
+    for e in std::fs::read_dir(dir).unwrap() {
+        let path = e.unwrap().path();
+        let ending = path.extension().and_then(|e| e.to_str()).unwrap_or("");
+        match path.is_dir() {
+            true if !path.ends_with("tests") => sources(&path, endings, out),
+            true => {}
+            false if endings.contains(&ending) => out.push(path),
+            false => {}
         }
     }
+}
+
+/// What this repository calls things among its authors, and what it is called to people.
+const OF_AUTHORS: &[(&str, &str)] = &[
+    ("box of dims", "a range of sizes"),
+    ("the box", "the sizes that the plan covers"),
+    ("bind symbolic", "give sizes"),
+    ("of family", "of kind"),
+    ("kernel family", "kind of kernel"),
+    ("every family", "every kind"),
+    ("no family", "no kind of kernel"),
+    ("in contractions", "in products"),
+    ("nor conv\"", "convolutions"),
+    (" dims with --dim", "sizes with --dim"),
+];
+
+#[test]
+fn texts_have_the_words_of_the_field() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = Vec::new();
+    for group in ["model", "plan", "target", "run", "use"] {
+        sources(&root.join(group), &["rs", "js", "html"], &mut files);
+    }
+    assert!(files.len() > 300, "{}", files.len());
+    let mut found = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let lines = text.lines().enumerate();
+        let shown = lines.filter(|(_, l)| !l.trim_start().starts_with("//") && l.contains('"'));
+        for (n, line) in shown {
+            let literal = &line[line.find('"').unwrap()..];
+            let of = OF_AUTHORS.iter().find(|(word, _)| literal.contains(word));
+            if let Some((word, better)) = of {
+                found.push(format!("{}:{}: '{word}': {better}", file.display(), n + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn sessions_have_one_name() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let shift = root.join("scenarios/shift.toml").display().to_string();
+    let out = text(&["simulate", &shift]);
+    assert!(
+        out.contains("noticed b: ") && !out.contains("session 1"),
+        "{out}"
+    );
 }

@@ -61,7 +61,7 @@ pub use machine::{Change, Machine, Way as Launch, Work};
 pub use onnx::{Metadata, Port, PortDim, Report as ImportReport};
 pub use plan::division::Division;
 pub use plan::{Goal, Plan, PlanError, Program, Timeline, VerifiedPlan, Why};
-pub use report::{HowRun, Profile, StepView};
+pub use report::{HowRun, Profile, StepView, Worker};
 pub use runtime::{
     Answer, Batching, Binding, Call, Cancel, Engine, Memory, RunError, STREAM_CAPACITY,
     Session as RuntimeSession, Stream,

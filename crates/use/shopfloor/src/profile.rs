@@ -33,19 +33,31 @@ pub fn profile(
     let threads = Threads::find();
     for _ in 0..active.clamp(1, KEPT) {
         let mut t = Timeline::default();
-        let before = threads.delays_ns();
+        let (before, then) = (threads.delays_ns(), engine.device().emulated_ns());
         let began = std::time::Instant::now();
         session.run_timed(&borrowed, &mut t)?;
         // The whole request as its caller sees it, transfers and control flow included.
         let took = began.elapsed().as_nanos() as u64;
-        t.total_ns = took.saturating_sub(t.held_ns);
-        t.descheduled_ns = since(&before, &threads.delays_ns());
+        match then.zip(emulated_ns(session, &t)) {
+            // What emulating took here says nothing about the device, nor about its host.
+            Some((then, now)) => t.total_ns = now.saturating_sub(then),
+            None => {
+                t.total_ns = took.saturating_sub(t.held_ns);
+                t.descheduled_ns = since(&before, &threads.delays_ns());
+            }
+        }
         t.marks = engine.marks(began);
         timelines.push(t);
     }
     let sizes = inputs::sizes_of(session.model(), named);
     let profile = profile_of(session, &sizes, warmup, &timelines);
     Ok((profile, timelines.pop().unwrap_or_default()))
+}
+
+/// The clock of an emulated device that the request of `timeline` reached.
+fn emulated_ns(session: &Session, timeline: &Timeline) -> Option<u64> {
+    let now = session.runtime().engine().device().emulated_ns();
+    now.filter(|_| !timeline.launched.is_empty())
 }
 
 /// Joins the timelines of requests that ran with `sizes` of the model's symbolic dimensions, after
@@ -77,11 +89,20 @@ pub fn profile_of(
             }
         }
     }
+    // As pages about plans have it: all devices of the plan.
+    let first = session.runtime().plans().into_iter().next();
+    let machine = first.map_or_else(
+        || device.machine().name.clone(),
+        |p| {
+            let all = p.plan().devices.iter().map(|d| d.machine.as_str());
+            all.collect::<Vec<_>>().join(" + ")
+        },
+    );
     let program = session.model().program();
     let mut profile = Profile::new(ProfileInput {
         model: &program.name,
         device: &format!("{} ({})", device.name(), device.target().name),
-        machine: &device.machine().name,
+        machine: &machine,
         threads: device.workers(),
         warmup,
         steps,
@@ -94,6 +115,9 @@ pub fn profile_of(
         Some(last) => how_ran(session, last),
         None => how_run(session),
     };
+    let last = timelines.last();
+    profile.emulated = last.is_some_and(|t| emulated_ns(session, t).is_some());
+    profile.threads = profile.how.threads(device.workers());
     profile.launch_untimed = untimed
         .launch
         .filter(|l| profile.how.launch.as_ref() != Some(l));
@@ -114,8 +138,13 @@ pub fn how_ran(session: &Session, timeline: &Timeline) -> HowRun {
 /// Of several plans the first stands for all: they differ in sizes.
 fn how(session: &Session, ways: &BTreeSet<machine::Way>) -> HowRun {
     let first = session.runtime().plans().into_iter().next();
+    let device = session.runtime().engine().device().clone();
     first.map_or_else(HowRun::default, |p| {
-        HowRun::of(p.plan(), Some(session.model().program()), ways)
+        HowRun::of(p.plan(), Some(session.model().program()), ways).run_by(
+            p.plan(),
+            device.machine(),
+            device.workers(),
+        )
     })
 }
 

@@ -1,4 +1,5 @@
 //! How long requests take.
+use crate::clock;
 use report::{BenchReport, LatencyMs};
 use shopfloor::{Error, ModelOptions, Session, SessionBuilder, UnifiedBuffer, inputs};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -125,9 +126,14 @@ pub fn bench(
         Subject::Op(text) => builder.commit(crate::op_model(text)?)?,
     };
     let made = began.elapsed();
+    let mut assumed = vec![];
     let named = match given {
         Some(n) => n,
-        None => inputs::random_inputs(session.model(), &inputs::sizes(session.model()).0)?,
+        None => {
+            let sizes;
+            (sizes, assumed) = inputs::sizes(session.model());
+            inputs::random_inputs(session.model(), &sizes)?
+        }
     };
     let sizes = inputs::sizes_of(session.model(), &named);
     let dims = inputs::box_of(session.model(), &sizes);
@@ -164,7 +170,7 @@ pub fn bench(
         }
         None => None,
     };
-    let emulated = clock(&session).is_some();
+    let emulated = clock::emulated_ns(&session).is_some();
     let copies_s = match (way, moved) {
         _ if options.bind == Bind::Device => 0.0,
         (Some(way), _) => way.copies_s,
@@ -177,11 +183,12 @@ pub fn bench(
     let requests = (ms.len() + options.warmup).max(1) as f64;
     let emulation_ms = emulated.then(|| wall.elapsed().as_secs_f64() * 1e3 / requests);
     let round_trip_us = crate::ways::round_trip_us(&*device)?;
+    let how = shopfloor::how_run(&session);
     Ok(BenchReport {
         model: session.model().program().name.clone(),
         device: format!("{} ({})", device.name(), device.target().name),
-        threads: device.workers(),
-        how: shopfloor::how_run(&session),
+        threads: how.threads(device.workers()),
+        how,
         bound_to_device: options.bind == Bind::Device,
         iterations: ms.len(),
         latency_ms: LatencyMs::of(&ms),
@@ -193,19 +200,13 @@ pub fn bench(
         round_trip_us,
         load_ms: load.as_secs_f64() * 1e3,
         plan_ms: planned.as_secs_f64() * 1e3,
+        assumed,
         peak_rss_bytes: peak_rss(),
     })
 }
 
 /// One caller's latencies in milliseconds, and when it began and ended.
 type Measured = (Vec<f64>, Instant, Instant);
-
-/// The clock of an emulated device that requests of `session` reach: it stands still where none does.
-fn clock(session: &Session) -> Option<u64> {
-    let runtime = session.runtime();
-    let now = runtime.engine().device().emulated_ns();
-    now.filter(|_| !runtime.launched().is_empty())
-}
 
 /// Latencies in milliseconds of `concurrency` callers, and how long they took together.
 pub(crate) fn measure(
@@ -243,13 +244,13 @@ pub(crate) fn measure(
                 progress(done.min(1.0));
                 told = now;
             }
-            let (start, then) = (Instant::now(), clock(session));
-            let outputs = bound.request(session)?;
-            ms.push(match clock(session).zip(then) {
-                Some((now, then)) => (now - then) as f64 * 1e-6,
-                None => start.elapsed().as_secs_f64() * 1e3,
-            });
-            drop(outputs);
+            // What a request gives is dropped when it was timed.
+            let mut outputs = vec![];
+            let ns = clock::timed_ns(session, || {
+                outputs = bound.request(session)?;
+                Ok(())
+            })?;
+            ms.push(ns * 1e-6);
         }
     };
     let results: Vec<Result<Measured, Error>> = std::thread::scope(|s| {
@@ -270,7 +271,7 @@ pub(crate) fn measure(
         first = Some(first.map_or(b, |f| f.min(b)));
         last = Some(last.map_or(e, |l| l.max(e)));
     }
-    let took = match clock(session) {
+    let took = match clock::emulated_ns(session) {
         Some(_) => Duration::from_secs_f64(ms.iter().sum::<f64>() * 1e-3),
         None => first
             .zip(last)

@@ -1,8 +1,9 @@
 //! What a request costs beside its arithmetic.
+use crate::clock;
 use graph::{ContractSpec, GraphBuilder, Op, Origin};
 use layout::{DType, Dim};
 use report::{FixedCost, FixedCostRow, HowRun};
-use shopfloor::{Error, Model, ModelOptions, SessionBuilder, inputs};
+use shopfloor::{Error, Model, ModelOptions, Session, SessionBuilder, inputs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tensor::{Tensor, WeightStore};
@@ -39,21 +40,32 @@ pub fn chain_model(nodes: usize) -> Result<Model, Error> {
     Model::from_graph("chain", &b.finish(&[x]), &ModelOptions::default())
 }
 
-/// Median microseconds of `request`, called for `seconds`.
-fn median(seconds: f64, mut request: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
-    for _ in 0..1000 {
-        request()?;
-    }
-    // Ten at a time: the clock costs what a tenth of a short request does.
-    const AT_ONCE: u32 = 10;
+/// Requests before any is timed.
+const WARM: usize = 1000;
+/// Requests that are timed together: the clock costs what a tenth of a short one does.
+const AT_ONCE: usize = 10;
+
+/// Median microseconds of `request`, of `session`: called for `seconds`, and a few times where a device is emulated,
+/// by whose clock each takes as long as the last.
+fn median(
+    session: &Session,
+    seconds: f64,
+    mut request: impl FnMut() -> Result<(), Error>,
+) -> Result<f64, Error> {
+    // The first makes ready, and tells whether a device is reached.
+    request()?;
+    let emulated = clock::emulated_ns(session).is_some();
+    let (warm, at_once, most) = match emulated {
+        true => (1, 1, clock::EMULATED),
+        false => (WARM, AT_ONCE, usize::MAX),
+    };
+    let mut requests = |n: usize| (0..n).try_for_each(|_| request());
+    requests(warm)?;
     let mut us = Vec::new();
     let began = Instant::now();
-    while began.elapsed() < Duration::from_secs_f64(seconds) {
-        let start = Instant::now();
-        for _ in 0..AT_ONCE {
-            request()?;
-        }
-        us.push(start.elapsed().as_secs_f64() * 1e6 / f64::from(AT_ONCE));
+    while us.is_empty() || (us.len() < most && began.elapsed() < Duration::from_secs_f64(seconds)) {
+        let ns = clock::timed_ns(session, || requests(at_once))?;
+        us.push(ns * 1e-3 / at_once as f64);
     }
     us.sort_by(f64::total_cmp);
     Ok(us.get(us.len() / 2).copied().unwrap_or(0.0))
@@ -85,18 +97,21 @@ pub fn fixed_cost(
             device: format!("{} ({})", device.name(), device.target().name),
             how: HowRun::default(),
             threads: device.workers(),
+            emulated: false,
             pingpong_us: 2e6 * device.machine().costs.handoff_s.value,
             rows: vec![],
         });
         let named = inputs::random_inputs(session.model(), &inputs::sizes(session.model()).0)?;
         let borrowed = inputs::borrowed(&named);
-        let run_us = median(seconds / 2.0, || session.run(&borrowed).map(drop))?;
+        let run_us = median(&session, seconds / 2.0, || session.run(&borrowed).map(drop))?;
         let mut binding = session.bind();
         for (n, (_, t)) in named.iter().enumerate() {
             binding.set(n, t.clone())?;
         }
-        let bound_us = median(seconds / 2.0, || Ok(binding.run().map(|_| ())?))?;
+        let bound_us = median(&session, seconds / 2.0, || Ok(binding.run().map(|_| ())?))?;
         report.how = shopfloor::how_run(&session);
+        report.threads = report.how.threads(device.workers());
+        report.emulated = clock::emulated_ns(&session).is_some();
         let plans = session.runtime().plans();
         let steps = plans.first().map_or(0, |p| {
             p.plan().blocks().map(|b| b.steps.len()).sum::<usize>()
@@ -106,7 +121,11 @@ pub fn fixed_cost(
             steps,
             run_us,
             bound_us,
-            allowed_us: 1.5 + 0.15 * (nodes - 1) as f64,
+            // What is allowed is allowed to a CPU's workers.
+            allowed_us: device
+                .place()
+                .is_none()
+                .then(|| 1.5 + 0.15 * (nodes - 1) as f64),
         });
     }
     found.ok_or_else(|| Error::Usage("there is nothing to measure".into()))

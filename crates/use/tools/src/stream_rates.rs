@@ -113,10 +113,11 @@ pub fn streams(
             joined_per_s: rate(&session, n, n, seconds)?,
         });
     }
+    let how = shopfloor::how_run(&session);
     Ok(StreamsReport {
         device: format!("{} ({})", device.name(), device.target().name),
-        how: shopfloor::how_run(&session),
-        threads: device.workers(),
+        threads: how.threads(device.workers()),
+        how,
         width: WIDTH,
         rows,
     })

@@ -236,8 +236,11 @@ impl SupervisedLoad {
                 .first()
                 .map_or_else(HowRun::default, |m| m.how.clone())
         };
-        let threads = units::plural(*workers as u64, "thread");
-        let head = format!("under load on {device}{}, {threads}", how.headline());
+        let head = format!(
+            "under load on {device}{}, {}",
+            how.headline(),
+            how.workers(*workers)
+        );
         let clock = match self.emulated {
             true => {
                 "These are times of emulating the device here, not its own: `shopfloor bench` tells those.\n"

@@ -1,22 +1,23 @@
 //! A GPU's two ways of running a plan: what is predicted for each, and the textbook case of many batches
 //! of one short kernel.
+use crate::clock;
 use device::{Device, Residency};
 use machine::calc::{Batches, compare_transfers};
 use plan::{Activity, Timeline};
 use report::{HowRun, PersistentReport};
 use shopfloor::{Error, Model, Session, SessionBuilder, inputs};
 use std::cell::Cell;
-use std::time::Instant;
 
 /// Round trips of which the median is taken, and before them.
 const TRIPS: usize = 1000;
 const WARM: usize = 20;
 /// Requests after which a session is taken to be ready.
 const READY: usize = 3;
-/// The same where they are emulated: each is like the last.
-const EMULATED_TRIPS: usize = 9;
 /// What a kernel of the textbook case is to take, in seconds.
 const KERNEL_S: f64 = 10e-6;
+/// Batches of the textbook case, and where each is emulated.
+const BATCHES: usize = 100;
+const EMULATED_BATCHES: usize = 10;
 /// Lengths of products that it is looked for among.
 const LENGTHS: [usize; 5] = [256, 512, 1024, 2048, 4096];
 
@@ -42,7 +43,7 @@ pub(crate) fn copies_s<'a>(device: &dyn Device, each: impl Iterator<Item = &'a u
 pub(crate) fn round_trip_us(device: &dyn Device) -> Result<Option<f64>, Error> {
     let mut all = vec![];
     let (trips, warm) = match device.emulated_ns() {
-        Some(_) => (EMULATED_TRIPS, 1),
+        Some(_) => (clock::EMULATED, 1),
         None => (TRIPS, WARM),
     };
     for n in 0..trips + warm {
@@ -54,16 +55,6 @@ pub(crate) fn round_trip_us(device: &dyn Device) -> Result<Option<f64>, Error> {
     }
     all.sort_by(f64::total_cmp);
     Ok(all.get(all.len() / 2).copied())
-}
-
-/// Time by the device's clock if it is emulated, else by the host's: microseconds of `run`.
-fn timed(device: &dyn Device, mut run: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
-    let (began, then) = (Instant::now(), device.emulated_ns());
-    run()?;
-    Ok(match device.emulated_ns().zip(then) {
-        Some((now, then)) => (now - then) as f64 * 1e-3,
-        None => began.elapsed().as_secs_f64() * 1e6,
-    })
 }
 
 /// A session for a product of 16 rows of `k` with 16 columns, and its inputs.
@@ -107,7 +98,8 @@ fn lasting(b: &SessionBuilder, done: &dyn Fn()) -> Result<(f64, usize), Error> {
     })
 }
 
-/// `batches` requests for a kernel of about ten microseconds, one after the other: with `launched`, whose
+/// `batches` requests (a hundred where none are given, fewer of an emulated device) for a kernel of about ten
+/// microseconds, one after the other: with `launched`, whose
 /// engine copies, launches and copies, and with `resident`, whose kernel stays.
 ///
 /// # Errors
@@ -115,9 +107,16 @@ fn lasting(b: &SessionBuilder, done: &dyn Fn()) -> Result<(f64, usize), Error> {
 pub fn persistent(
     launched: SessionBuilder,
     resident: SessionBuilder,
-    batches: usize,
+    batches: Option<usize>,
     progress: &dyn Fn(f64),
 ) -> Result<PersistentReport, Error> {
+    let engine = launched.engine()?;
+    let emulated = engine.device().emulated_ns().is_some();
+    let launched = launched.with_engine(engine);
+    let batches = batches.unwrap_or(match emulated {
+        true => EMULATED_BATCHES,
+        false => BATCHES,
+    });
     // Every request takes about as long where it is emulated.
     let whole = 2 * (LENGTHS.len() + READY + batches);
     let ran = Cell::new(0);
@@ -143,13 +142,14 @@ pub fn persistent(
             done();
             out = all.iter().map(|(_, t)| t.bytes().len()).sum::<usize>();
         }
-        took.push(timed(&*device, || {
+        let ns = clock::timed_ns(&s, || {
             for _ in 0..batches {
                 drop(s.run(&given)?);
                 done();
             }
             Ok(())
-        })?);
+        })?;
+        took.push(ns * 1e-3);
         trip = round_trip_us(&*device)?;
         how.precision = shopfloor::how_run(&s).precision;
         said = Some((

@@ -263,6 +263,8 @@ pub fn what_if(
 fn explained(v: &WhatIfView) -> Vec<String> {
     let mut out = Vec::new();
     let idle = v.steps.iter().filter(|s| !s.changes());
+    // The request takes less than its steps where one launch stands for those that each of them holds.
+    let all: f64 = v.steps.iter().filter_map(|s| s.old_s).sum();
     let (mut n, mut s) = (0, 0.0);
     for step in idle {
         n += 1;
@@ -270,10 +272,10 @@ fn explained(v: &WhatIfView) -> Vec<String> {
     }
     if n > 0 {
         out.push(format!(
-            "{} of {} steps, {} of the request, take as long as before: something else bounds them.",
+            "{} of {}, {} of the time of all, take as long as before: something else bounds them.",
             n,
-            v.steps.len(),
-            units::percent(s / v.old_s.max(f64::MIN_POSITIVE))
+            units::plural(v.steps.len() as u64, "step"),
+            units::percent(s / all.max(f64::MIN_POSITIVE))
         ));
     }
     let others = v.steps.iter().filter(|s| s.old_tiles_s.is_some()).count();

@@ -261,15 +261,19 @@ fn drain_and_stop(o: &Options) -> Result<String, String> {
 
 /// The textbook case: many batches of a short kernel, launched one by one and by a kernel that stays.
 fn textbook(o: &Options) -> Result<String, String> {
-    let batches = if o.emulated() { 10 } else { 100 };
     let with = |launch: Launch| {
         Ok::<_, String>(Session::builder().with_engine(device::engine(o, launch)?))
     };
     let (launched, stays) = (with(Launch::Steps)?, with(Launch::Resident)?);
-    let r = shopfloor_tools::persistent(launched, stays, batches, &|_| {})
-        .map_err(|e| e.to_string())?;
+    let r =
+        shopfloor_tools::persistent(launched, stays, None, &|_| {}).map_err(|e| e.to_string())?;
     let us = |v: f64| units::seconds(v * 1e-6);
-    let what = format!("{batches} batches of {} ({})", r.kernel, us(r.kernel_us));
+    let what = format!(
+        "{} batches of {} ({})",
+        r.batches,
+        r.kernel,
+        us(r.kernel_us)
+    );
     row(vec![format!("{what}, copy-launch-copy"), us(r.launched_us)]);
     row(vec!["the same, predicted".into(), us(r.predicted_us.0)]);
     row(vec![

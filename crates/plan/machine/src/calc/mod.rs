@@ -18,8 +18,8 @@ pub use capability::{known_capabilities, limits_of_capability, parse_capability}
 pub use ideal::Ideal;
 pub use latency::{Hiding, hiding, travel_seconds};
 pub use occupancy::{
-    Block, Launch, Occupancy, OccupancyLimits, OccupancyStep, limiter_name, occupancy,
-    occupancy_lacks, occupancy_of, occupancy_steps,
+    Block, Launch, Occupancy, OccupancyLimits, OccupancyStep, OutOfRange, limiter_name, occupancy,
+    occupancy_lacks, occupancy_of, occupancy_steps, out_of_range,
 };
 pub use ridge::{Ridge, ridge_points, roof};
 pub use roofline::{LevelRoof, Roofline, UnitRoof, roofline, roofline_of};

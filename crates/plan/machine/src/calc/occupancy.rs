@@ -137,6 +137,39 @@ pub fn occupancy_lacks(l: &Limits) -> Vec<&'static str> {
     .collect()
 }
 
+/// A setting of a launch that no launch can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfRange {
+    /// `threads`, `registers` or `barriers`.
+    pub what: &'static str,
+    /// What was asked for.
+    pub given: u64,
+    /// The least there can be.
+    pub least: u64,
+    /// The most there can be; `None` where the limits do not say.
+    pub most: Option<u64>,
+}
+
+/// The first setting of `b` that is outside of what the limits allow to any launch: threads of a CTA, registers of a
+/// thread, barriers of a CTA.
+pub fn out_of_range(l: &Limits, b: &Launch) -> Option<OutOfRange> {
+    let all = [
+        ("threads", b.threads, 1, l.threads_per_cta),
+        ("registers", b.registers, 1, l.registers_per_thread),
+        ("barriers", b.barriers, 0, l.barriers_per_sm),
+    ];
+    let ranges = all
+        .into_iter()
+        .map(|(what, given, least, most)| OutOfRange {
+            what,
+            given,
+            least,
+            most: most.map(|m| m.value),
+        });
+    let mut outside = ranges.filter(|r| r.given < r.least || r.most.is_some_and(|m| r.given > m));
+    outside.next()
+}
+
 /// Occupancy of one SM for a launch with all its settings; `None` when the limits do not describe an SM
 /// (a CPU, or fields missing).
 pub fn occupancy_of(l: &Limits, b: &Launch) -> Option<Occupancy> {

@@ -67,7 +67,7 @@ fn symbols<'k>(plan: &Plan, k: &'k Block, b: &Blame) -> Result<Own<'k>, PlanErro
             format!("symbol '{s}' is listed twice")
         })?;
         b.need(plan.dims.get(s).is_some(), "symbols", || {
-            format!("symbol '{s}' has no range in the box")
+            format!("symbol '{s}' has no range in the plan")
         })?;
     }
     Ok(seen)

@@ -10,6 +10,7 @@ use super::{Placement, schedule, why};
 use crate::state::StateValue;
 use kernel::Kernel;
 use layout::Dim;
+use machine::units;
 use plan::{Alternative, Item, ItemWork, PlanError, ValueIx, ValueOrigin, Why};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -273,9 +274,9 @@ impl<'a> BlockBuilder<'a> {
             ),
             alternatives: alone.into_iter().collect(),
             reason: format!(
-                "predicted {:.1} us, of which {:.1} us on the road: the least of all placements",
-                all * 1e6,
-                road * 1e6
+                "predicted {}, of which {} copying between the two: the least of all placements",
+                units::seconds(all),
+                units::seconds(road)
             ),
         });
         for ((item, price), &side) in items.iter().zip(prices).zip(far) {
@@ -291,7 +292,7 @@ impl<'a> BlockBuilder<'a> {
                 self.whys.push(Why {
                     pass: "cut".into(),
                     subject: item.name.clone(),
-                    choice: format!("on {}, predicted {:.1} us", name(side), own * 1e6),
+                    choice: format!("on {}, predicted {}", name(side), units::seconds(*own)),
                     alternatives: vec![Alternative {
                         what: format!("on {}", name(!side)),
                         predicted_s: *other,

@@ -14,7 +14,7 @@ use foldhash::HashMap;
 use kernel::{Kernel, Role, Schedule, work};
 use layout::{Arrange, Inserted};
 use layout::{DType, Dim, DimMap};
-use machine::{Cost, Work, predict};
+use machine::{Cost, Work, predict, units};
 use plan::{
     Block, Buffer, BufferId, BufferKind, HostArg, HostOp, Item, ItemWork, PlanError, Port, Program,
     StateRef, Step, StepWork, ValueIx, ValueOrigin, Why,
@@ -270,7 +270,7 @@ impl<'a> BlockBuilder<'a> {
                 self.error(
                     &value.name,
                     format!(
-                        "its size {} is not known or too large; give its dims with --dim",
+                        "its size {} is not known or too large; give sizes with --dim",
                         value.storage
                     ),
                 )
@@ -304,7 +304,7 @@ impl<'a> BlockBuilder<'a> {
             .ok_or_else(|| {
                 self.error(
                     &name,
-                    "it is too large for memory; use a smaller box of dims",
+                    "it is too large for memory at the largest sizes that the plan covers; give smaller ones with --dim",
                 )
             })?;
         let align = match kind {
@@ -489,7 +489,7 @@ impl<'a> BlockBuilder<'a> {
             Some(d) => Err(self.error(
                 name,
                 format!(
-                    "the size {d} has no value at the top of the box; give its dims with --dim"
+                    "the size {d} has no value at the largest sizes that the plan covers; give sizes with --dim"
                 ),
             )),
             None => Ok(()),
@@ -558,7 +558,7 @@ impl<'a> BlockBuilder<'a> {
         let scratch = work::scratch_of(&kernel, &schedule, self.ctx.dims).ok_or_else(|| {
             self.error(
                 name,
-                "the sizes of its tiles have no upper bound; give its dims with --dim",
+                "the sizes of its tiles have no upper bound; give sizes with --dim",
             )
         })?;
         let mut touch = Touch::default();
@@ -744,10 +744,11 @@ impl<'a> BlockBuilder<'a> {
                 self.whys.push(super::why(
                     "memory",
                     &self.ctxs[place as usize].machine.name,
-                    &format!("an arena of {} B", align_up(top, ALIGN)),
+                    &format!("an arena of {}", units::bytes(align_up(top, ALIGN) as f64)),
                     format!(
-                        "{:.1} % of it is alive at once at most ({bound} B)",
-                        100.0 * shares
+                        "{} of it is alive at once at most ({})",
+                        units::percent(shares),
+                        units::bytes(bound as f64)
                     ),
                 ));
             }

@@ -44,7 +44,7 @@ use kernel::Target;
 use known::KnownSteps;
 use layout::{Arrange, Inserted};
 use layout::{DimBox, DimMap, Symbols};
-use machine::{Cost, Machine, MachineKind};
+use machine::{Cost, Machine, MachineKind, units};
 pub use placement::Placement;
 use plan::{
     Allotment, Alternative, Candidate, DeviceRef, Item, ItemWork, Observations, Plan, PlanError,
@@ -215,7 +215,11 @@ impl Planner {
                             MemorySaving::Order => "steps in the order of least live bytes",
                             _ => "weights read where they lie, unpacked",
                         },
-                        format!("{bytes} B fit the limit of {limit} B, the fastest plan does not"),
+                        format!(
+                            "{} fit the limit of {}, the fastest plan does not",
+                            units::bytes(bytes as f64),
+                            units::bytes(limit as f64)
+                        ),
                     ));
                 }
                 return Ok(plan);
@@ -226,7 +230,8 @@ impl Planner {
             program,
             "memory",
             format!(
-                "arena, packed weights and scratch take at least {least} B, the limit is {} B; raise the limit, shrink the box of dims or use fewer workers",
+                "arena, packed weights and scratch take at least {least} B ({}), the limit is {} B; raise the limit, give a smaller range of sizes with --dim, or use fewer workers",
+                units::bytes(least as f64),
                 limit.unwrap_or(0)
             ),
         ))
@@ -270,7 +275,7 @@ impl Planner {
                 Plan::LIKE,
                 &program.name,
                 &like.dims.to_string(),
-                "schedules of other boxes, the nearest first, are taken where they are as good here",
+                "schedules of plans for other sizes, the nearest first, are taken where they are as good here",
             ));
         }
         let hash = match prior.hash() {
@@ -534,8 +539,9 @@ fn savings(program: &Program, ctx: &Ctx, whys: &mut [Why]) {
         if let Some(&i) = at.get(&key) {
             whys[i].alternatives.push(Alternative {
                 what: format!(
-                    "{}: {n} B {} through {}",
+                    "{}: {} {} through {}",
                     if s.fused { "kept apart" } else { "fused" },
+                    units::bytes(n as f64),
                     if s.fused { "more" } else { "less" },
                     level.name
                 ),

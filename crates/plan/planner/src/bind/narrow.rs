@@ -27,13 +27,13 @@ pub(super) fn narrowed(
                         "its extent {e} is negative for {out}; give the model larger inputs"
                     ),
                     _ => format!(
-                        "its extent {e} can be negative for {out}; give a narrower box with --dim"
+                        "its extent {e} can be negative for {out}; give a narrower range with --dim"
                     ),
                 };
                 return Err(bind_error(program, &v.name, why));
             };
             whys.push(Why {
-                pass: "box".into(),
+                pass: "sizes".into(),
                 subject: v.name.clone(),
                 choice: format!("{sym}={lo}..{hi}"),
                 alternatives: vec![],

@@ -74,7 +74,7 @@ impl Fuser<'_> {
         self.whys.push(Why {
             pass: "fuse".into(),
             subject: self.name(group.nodes[0]),
-            choice: format!("fused with {}", self.name(self.groups[g].nodes[0])),
+            choice: self.fused_with(group.nodes[0], g),
             alternatives: vec![],
             reason: "nothing else reads it, and it goes through the same elements".into(),
         });

@@ -190,9 +190,18 @@ impl Fuser<'_> {
         sum
     }
 
+    /// What became of `n` in group `g`, in words: an operator may come as several nodes, which have its name.
+    fn fused_with(&self, n: NodeId, g: usize) -> String {
+        let first = self.name(self.groups[g].nodes[0]);
+        match self.name(n) == first {
+            true => "fused with its own other parts".into(),
+            false => format!("fused with {first}"),
+        }
+    }
+
     /// `n` has joined group `g`.
     fn note_fusion(&mut self, n: NodeId, g: usize) {
-        let choice = format!("fused with {}", self.name(self.groups[g].nodes[0]));
+        let choice = self.fused_with(n, g);
         let node = self.name(n);
         self.savings.push(Saving {
             node: node.clone(),

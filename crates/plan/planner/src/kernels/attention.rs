@@ -115,7 +115,7 @@ impl Lowering<'_> {
                 return self.fail(
                     n,
                     format!(
-                        "input '{}' does not fit its axes; bind symbolic dims with --dim",
+                        "input '{}' does not fit its axes; give its symbolic dimensions sizes with --dim",
                         self.name(f.value)
                     ),
                 );

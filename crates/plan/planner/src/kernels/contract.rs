@@ -69,7 +69,7 @@ impl Lowering<'_> {
         ) else {
             return self.fail(
                 n,
-                "its operands do not fit its axes; bind symbolic dims with --dim",
+                "its operands do not fit its axes; give its symbolic dimensions sizes with --dim",
             );
         };
         let acc_type = accumulator(self.dtype(vo));

@@ -375,7 +375,7 @@ impl Lowering<'_> {
         let Some(before): Option<Vec<i64>> = spec.before.iter().map(Dim::known).collect() else {
             return self.fail(
                 n,
-                "its padding depends on symbolic dims; bind them with --dim",
+                "its padding depends on symbolic dimensions; give them sizes with --dim",
             );
         };
         let rank = output.len();

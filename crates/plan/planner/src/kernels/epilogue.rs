@@ -109,7 +109,7 @@ impl Lowering<'_> {
                 l = self.materialise(&l, self.dtype(v), self.name(v), &nodes)?;
                 match body.builder.access(&l.layout, &dims) {
                     Some(a) => a,
-                    None => return self.fail(n, format!("input '{}' does not fit the axes of its kernel; bind symbolic dims with --dim", self.name(v))),
+                    None => return self.fail(n, format!("input '{}' does not fit the axes of its kernel; give its symbolic dimensions sizes with --dim", self.name(v))),
                 }
             }
         };

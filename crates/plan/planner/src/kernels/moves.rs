@@ -259,7 +259,7 @@ impl Lowering<'_> {
                 || {
                     l.fail(
                         n,
-                        "its operands do not fit its axes; bind symbolic dims with --dim",
+                        "its operands do not fit its axes; give its symbolic dimensions sizes with --dim",
                     )
                 },
                 Ok,
@@ -387,7 +387,7 @@ impl Lowering<'_> {
                     node: name.into(),
                     op: "move".into(),
                     why: format!(
-                        "{:?} does not fit {:?}; bind symbolic dims with --dim",
+                        "{:?} does not fit {:?}; give its symbolic dimensions sizes with --dim",
                         from.layout.shape(),
                         to.layout.shape()
                     ),

@@ -32,11 +32,15 @@ impl Lowering<'_> {
                 "core.pad",
                 "elements of this type are moved by plain code",
             ),
-            Op::ScatterNd(_) => host(self, "core.scatter_nd", "scatter has no kernel family yet"),
+            Op::ScatterNd(_) => host(
+                self,
+                "core.scatter_nd",
+                "scatters are computed by plain code",
+            ),
             Op::Scan { .. } => host(
                 self,
                 "core.scan",
-                "running reductions have no kernel family yet",
+                "running reductions are computed by plain code",
             ),
             Op::Recurrent(spec) => self.recurrent(n, spec),
             Op::Sort {
@@ -53,7 +57,7 @@ impl Lowering<'_> {
                 n,
                 "core.resample",
                 json_attr(spec),
-                "resampling other than by whole factors has no kernel family yet",
+                "resampling other than by whole factors is done by plain code",
             ),
             Op::Kernel(spec) => self.custom(n, spec),
             Op::Host { name, attrs } => {

@@ -229,9 +229,10 @@ impl Supervisor {
         let (usable, avoid) = now.clone();
         self.said = Some(now);
         let list: Vec<String> = avoid.iter().map(ToString::to_string).collect();
+        let s = if usable == 1 { "" } else { "s" };
         let choice = match list.is_empty() {
-            true => format!("{usable} workers"),
-            false => format!("{usable} workers, worker {} last", list.join(", ")),
+            true => format!("{usable} worker{s}"),
+            false => format!("{usable} worker{s}, worker {} last", list.join(", ")),
         };
         self.note(
             out,

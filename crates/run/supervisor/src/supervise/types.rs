@@ -108,6 +108,9 @@ pub struct Window {
 pub struct SessionSeen {
     /// Session.
     pub session: SessionId,
+    /// What people call it; nothing for its number.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
     /// Seconds that the window lasted, for rates.
     pub seconds: f64,
     /// Requests that came.

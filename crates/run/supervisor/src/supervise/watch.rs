@@ -272,7 +272,10 @@ impl Watch {
     fn see_session(&mut self, s: &SessionSeen, o: &Options, facts: &mut Vec<Fact>) {
         let disturbed = self.disturbed > 0;
         let state = self.sessions.entry(s.session).or_default();
-        let subject = format!("session {}", s.session);
+        let subject = match s.name.is_empty() {
+            true => format!("session {}", s.session),
+            false => s.name.clone(),
+        };
         if s.seconds > 0.0 {
             state.recent.push(s.arrivals as f64 / s.seconds);
             state.single.push(s.arrivals as f64 / s.seconds);
@@ -313,7 +316,7 @@ impl Watch {
                     subject: subject.clone(),
                     what: "most requests have another shape".into(),
                     reason: format!(
-                        "{n} of {} requests of the last window, for {} windows in a row; {} were outside the box that is planned for",
+                        "{n} of {} requests of the last window, for {} windows in a row; {} were of sizes that no plan covers",
                         s.arrivals,
                         o.persist.max(1),
                         s.outside

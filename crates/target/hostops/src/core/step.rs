@@ -77,7 +77,7 @@ pub fn run_step(
                         _ => {
                             return Err(fail(
                                 name,
-                                "its padding is symbolic on both sides; bind the dims with --dim",
+                                "its padding is symbolic on both sides; give its dimensions sizes with --dim",
                             ));
                         }
                     };

@@ -297,7 +297,7 @@ impl AccessView {
             "\n{}",
             style.heading("lanes on sectors of 32 bytes (a row is a line of 128)")
         );
-        self.draw_sectors(&mut out);
+        self.draw_sectors(&mut out, style);
         let _ = writeln!(
             out,
             "\n{}",
@@ -305,31 +305,41 @@ impl AccessView {
                 "words in every bank (of the lanes that take the most passes), banks below"
             )
         );
-        let top = self.banks.words.iter().copied().max().unwrap_or(0);
-        let most = top.min(8);
-        for level in (1..=most).rev() {
-            // More than eight are drawn as eight; the numbers below are exact.
-            let cells: String = self
-                .banks
-                .words
-                .iter()
-                .map(|w| {
-                    let high = w * most / top.max(1) >= level;
-                    if high && *w > 0 { " # " } else { "   " }
-                })
-                .collect();
-            let _ = writeln!(out, "  {}", cells.trim_end());
-        }
-        let line = |f: &dyn Fn(usize, u64) -> u64| -> String {
-            let cells = self.banks.words.iter().enumerate();
-            cells.map(|(i, w)| format!("{:>2} ", f(i, *w))).collect()
-        };
-        let _ = writeln!(out, "  {}", line(&|_, w| w).trim_end());
-        let _ = writeln!(out, "  {}", line(&|i, _| i as u64).trim_end());
+        self.draw_banks(&mut out, style);
         out
     }
 
-    fn draw_sectors(&self, out: &mut String) {
+    /// As many banks side by side as fit, in equal rows.
+    fn draw_banks(&self, out: &mut String, style: Style) {
+        let words = &self.banks.words;
+        let top = words.iter().copied().max().unwrap_or(0);
+        let most = top.min(8);
+        let mut beside = words.len().max(1);
+        while beside > 8 && 3 * beside > style.width {
+            beside = beside.div_ceil(2);
+        }
+        for (row, part) in words.chunks(beside).enumerate() {
+            for level in (1..=most).rev() {
+                // More than eight are drawn as eight; the numbers below are exact.
+                let cell = |w: &u64| match w * most / top.max(1) >= level && *w > 0 {
+                    true => " # ",
+                    false => "   ",
+                };
+                let cells: String = part.iter().map(cell).collect();
+                let _ = writeln!(out, "  {}", cells.trim_end());
+            }
+            let first = row * beside;
+            let line = |f: &dyn Fn(usize, u64) -> u64| -> String {
+                let cells = part.iter().enumerate();
+                let cells = cells.map(|(i, w)| format!("{:>2} ", f(first + i, *w)));
+                cells.collect()
+            };
+            let _ = writeln!(out, "  {}", line(&|_, w| w).trim_end());
+            let _ = writeln!(out, "  {}", line(&|i, _| i as u64).trim_end());
+        }
+    }
+
+    fn draw_sectors(&self, out: &mut String, style: Style) {
         let mut rows: Vec<(u64, [Vec<usize>; 4])> = Vec::new();
         for (lane, s) in self.global.by_lane.iter().enumerate() {
             let Some((first, last)) = s else { continue };
@@ -352,7 +362,13 @@ impl AccessView {
                 .iter()
                 .map(|l| format!("{:^SECTOR$}", span(l)))
                 .collect();
-            let _ = writeln!(out, "  line {line:>8} |{}|", cells.join("|"));
+            let _ = match style.width < LINE {
+                true => {
+                    let spans: Vec<String> = sectors.iter().map(|l| span(l)).collect();
+                    writeln!(out, "  line {line}: {}", spans.join(" | "))
+                }
+                false => writeln!(out, "  line {line:>8} |{}|", cells.join("|")),
+            };
         }
         if rows.len() > SHOWN {
             let _ = writeln!(out, "  and {} lines more", rows.len() - SHOWN);
@@ -360,8 +376,9 @@ impl AccessView {
     }
 }
 
-/// Columns of a sector.
+/// Columns of a sector, and of a line of four.
 const SECTOR: usize = 14;
+const LINE: usize = 17 + 4 * (SECTOR + 1);
 
 /// Lanes as `0-7`, `3`, `0,2,4,6`, or where these are too many `16 of 0-30`.
 fn span(lanes: &[usize]) -> String {

@@ -387,6 +387,9 @@ impl OccupancyView {
     }
 }
 
+/// Columns of the axis and of the rims beside the cells of a map.
+const AXIS: usize = 9;
+
 impl OccupancyMap {
     fn render(&self, out: &mut String, style: Style) {
         let _ = writeln!(
@@ -394,23 +397,30 @@ impl OccupancyMap {
             "\n{}",
             style.heading("occupancy over registers a thread (down) and threads a CTA (across)")
         );
+        // A cell is two columns wide, or one where there is less room, and stands for several where there is least.
+        let columns = self.threads.len().max(1);
+        let room = style.width.saturating_sub(AXIS);
+        let each = (room / columns).clamp(1, 2);
+        let skip = columns.div_ceil(room.max(1));
         const SHADES: [char; 9] = [' ', '.', ':', '-', '=', '+', '*', '#', '@'];
         for (r, row) in self.registers.iter().zip(&self.occupancy) {
             let cells: String = row
                 .iter()
+                .step_by(skip)
                 .map(|s| {
                     let k = (s * 8.0).ceil().clamp(0.0, 8.0) as usize;
                     let c = SHADES.get(k).copied().unwrap_or('@');
-                    format!("{c}{c}")
+                    c.to_string().repeat(each)
                 })
                 .collect();
             let _ = writeln!(out, "  {r:>4} |{cells}|");
         }
         let first = self.threads.first().copied().unwrap_or(0);
         let last = self.threads.last().copied().unwrap_or(0);
+        let half = columns.div_ceil(skip) * each / 2;
         let _ = writeln!(
             out,
-            "        {first:<32}{last:>32}\n        blank 0, . to @ by eighths: . up to 12.5%, = up to 50%, @ above 87.5%"
+            "        {first:<half$}{last:>half$}\n        blank 0, . to @ by eighths: . up to 12.5%, = up to 50%, @ above 87.5%"
         );
     }
 }

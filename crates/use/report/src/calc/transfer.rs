@@ -105,9 +105,15 @@ impl TransferView {
                     .into(),
             );
         } else {
+            let hidden = match c.hidden_above_s > 0.0 {
+                true => format!(
+                    "Kernels longer than {} hide the copies.",
+                    t(c.hidden_above_s)
+                ),
+                false => "A launch takes longer than a copy: any kernel hides the copies.".into(),
+            };
             why.push(format!(
-                "On streams copies in, kernels and copies back of neighbouring batches run side by side: one more batch takes as long as the slowest of the three. Kernels longer than {} hide the copies.",
-                t(c.hidden_above_s)
+                "On streams copies in, kernels and copies back of neighbouring batches run side by side: one more batch takes as long as the slowest of the three. {hidden}"
             ));
         }
         why.push("A graph submits all launches at once, so only a gap of about a microsecond stays between kernels.".into());

@@ -24,7 +24,7 @@ views.push(function against() {
   const most = Math.max(...list.map((r) => Math.abs(r.d)), 1e-12), body = el("tbody"), MOST = 30;
   let every = false;
   const more = el("button", { type: "button", onclick: () => { every = !every; lay(); } }, "");
-  const head = ["nodes", "family", "here", "there", "difference", "here ÷ there", "bound here", "bound there"];
+  const head = ["nodes", "kind", "here", "there", "difference", "here ÷ there", "bound here", "bound there"];
   function lay() {
     body.replaceChildren(...(every ? list : list.slice(0, MOST)).map((r) => {
       const i = el("i"); i.style.width = (Math.abs(r.d) / most * 100).toFixed(1) + "%";

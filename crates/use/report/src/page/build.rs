@@ -469,7 +469,12 @@ impl PageData {
             threads: profile.map_or(view.workers, |p| p.threads as u32),
             goal: view.goal,
             note: match profile {
-                Some(_) => view.note.clone(),
+                Some(p) => {
+                    let emulated = p.emulated.then(|| crate::EMULATED.to_string());
+                    let both = view.note.clone().into_iter().chain(emulated);
+                    let both = both.collect::<Vec<_>>().join("; ");
+                    Some(both).filter(|b| !b.is_empty())
+                }
                 None => view.note_and_parts(),
             },
             predicted_us: profile.map_or(view.predicted_us, |p| p.predicted_us),
@@ -484,6 +489,7 @@ impl PageData {
             flop: profile.map_or(view.flop, |p| p.flop),
             bounds: vec![],
             machines: vec![],
+            kinds: crate::step::kinds(b.steps.iter().map(|s| s.view.family.as_str())),
             steps: b.steps,
             control: view.control.clone(),
             init: PageInit {

@@ -4,7 +4,7 @@ views.push(function table() {
   const columns = [
     { key: "number", name: "step", r: true, get: (s) => s.number, text: (s) => String(s.number), up: true },
     { key: "name", name: "nodes", get: (s) => label(s), up: true },
-    { key: "family", name: "family", get: (s) => s.family, text: (s) => s.family, up: true },
+    { key: "family", name: "kind", get: (s) => s.family, text: (s) => s.family, up: true },
     { key: "time", name: "time", r: true, get: time },
     { key: "share", name: "share", r: true, get: share, text: (s) => U.pct(share(s)) },
     ...(measured ? [{ key: "predicted", name: "predicted", r: true, get: predicted, text: (s) => U.us(predicted(s)) },
@@ -30,11 +30,11 @@ views.push(function table() {
   });
   const body = el("tbody"), said = el("span", { role: "status" });
   const heads = columns.map((c) => el("th", { scope: "col", class: c.r ? "r" : null, "aria-sort": "none" }, el("button", { type: "button", onclick: () => { sort = { key: c.key, dir: sort.key === c.key ? -sort.dir : c.up ? 1 : -1 }; lay(); } }, c.name)));
-  const search = el("input", { type: "search", id: "filter", placeholder: "node, family, bound", "aria-label": "Show only steps with", oninput: () => lay() });
+  const search = el("input", { type: "search", id: "filter", placeholder: "node, kind, bound", "aria-label": "Show only steps with", oninput: () => lay() });
   const families = [...new Set(steps.map((s) => s.family))].sort();
-  const family = el("select", { "aria-label": "Family", onchange: () => lay() }, el("option", { value: "" }, "every family"), families.map((f) => el("option", { value: f }, f)));
+  const family = el("select", { "aria-label": "Kind", onchange: () => lay() }, el("option", { value: "" }, "every kind"), families.map((f) => el("option", { value: f }, f)));
   const grid = el("table", { class: "steps", "aria-label": "Steps" }, el("thead", {}, el("tr", {}, heads)), body);
-  section("steps", "Steps", "Each row opens the step: every figure with its formula and source, what it was fused with and why, what it beat.",
+  section("steps", "Steps", "Each row opens the step: every figure with its formula and source, what it was fused with and why, what it beat. " + D.kinds,
     el("div", { class: "tools" }, el("label", {}, "Filter ", search), family, said), el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Step table" }, grid));
   let shown = [];
   function lay() {

@@ -233,6 +233,8 @@ pub struct PageData {
     pub bounds: Vec<(String, f64)>,
     /// The plan's devices.
     pub machines: Vec<MachineData>,
+    /// What the kinds of its steps are, in a sentence.
+    pub kinds: String,
     /// Steps in plan order: a step's number is its index.
     pub steps: Vec<PageStep>,
     /// Control flow and late parts: number of the step that follows, and what stands there.

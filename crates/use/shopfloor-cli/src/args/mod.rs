@@ -8,7 +8,9 @@ mod values;
 pub use engine::{EngineArgs, KernelsArgs, Place, is_device, refuse};
 pub use given::{Given, OF_MODEL};
 pub use model::{GraphArgs, ModelArgs, tell_assumed};
-pub use values::{bytes, calibration_seconds, measuring_seconds, mode, seconds};
+pub use values::{
+    bytes, calibration_seconds, measuring_seconds, mode, seconds, some_bytes, tolerance,
+};
 
 use crate::output::{Failure, note};
 use clap::Args;

@@ -31,7 +31,12 @@ fn shape(text: &str) -> Result<(String, Vec<Dim>), String> {
 }
 
 fn dim(text: &str) -> Result<(String, i64, i64), String> {
-    let wrong = || format!("'{text}' should be NAME=SIZE or NAME=FROM..TO, such as batch=1..8");
+    let wrong = || {
+        format!(
+            "'{text}' should be NAME=SIZE or NAME=FROM..TO, such as batch=1..8, with sizes from 0 to {}",
+            u32::MAX
+        )
+    };
     let (name, range) = text.rsplit_once('=').ok_or_else(wrong)?;
     let number = |s: &str| s.trim().parse::<u32>().map(i64::from).map_err(|_| wrong());
     let (lo, hi) = match range.split_once("..") {
@@ -250,7 +255,7 @@ impl ModelArgs {
     /// As [`ModelArgs::check`].
     pub fn tell(&self, model: &Model) -> Done {
         self.check(model)?;
-        tell_assumed(model, &inputs::sizes(model).1);
+        tell_assumed(&model.program().name, &inputs::sizes(model).1);
         Ok(())
     }
 
@@ -324,13 +329,13 @@ impl ModelArgs {
 }
 
 /// Says which dims were not given and are taken as 1.
-pub fn tell_assumed(model: &Model, assumed: &[String]) {
+pub fn tell_assumed(model: &str, assumed: &[String]) {
     if !assumed.is_empty() {
         let are = if assumed.len() == 1 { "is" } else { "are" };
         note(&format!(
             "{} of {} {are} not given and taken as 1; choose with --dim {}=N",
             units::listed(assumed, units::ASSUMED),
-            model.program().name,
+            model,
             assumed[0]
         ));
     }

@@ -57,6 +57,23 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A size of at least one byte.
+pub fn some_bytes(text: &str) -> Result<u64, String> {
+    match bytes(text)? {
+        0 => Err(format!("'{text}' is nothing; give 1 byte or more")),
+        n => Ok(n),
+    }
+}
+
+/// How far figures may be apart.
+pub fn tolerance(text: &str) -> Result<f64, String> {
+    let v = text
+        .parse()
+        .ok()
+        .filter(|v: &f64| *v >= 0.0 && v.is_finite());
+    v.ok_or_else(|| format!("'{text}' should be a number from 0 on, such as 0.001 or 1e-5"))
+}
+
 /// A time to measure for.
 pub fn measuring_seconds(text: &str) -> Result<f64, String> {
     let v = text

@@ -14,7 +14,7 @@ pub struct Args {
         value_name = "N",
         default_value_t = 1,
         conflicts_with = "index",
-        allow_negative_numbers = true
+        value_parser = clap::value_parser!(u64).range(0..1 << 46)
     )]
     stride: u64,
     /// The element of each lane, such as "lane*33 % 1024" or "lane ^ (lane / 8)"
@@ -58,6 +58,6 @@ pub fn run(a: Args) -> Done {
     if a.json {
         output::json(&view)
     } else {
-        output::print(&view.render(output::style()))
+        output::page(&view.render(output::style()))
     }
 }

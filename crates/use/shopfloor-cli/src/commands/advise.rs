@@ -2,6 +2,7 @@
 use crate::args::{EngineArgs, KernelsArgs, ModelArgs};
 use crate::first;
 use crate::output::{self, Done};
+use crate::progress::Progress;
 use shopfloor_tools::advise;
 
 #[derive(clap::Args)]
@@ -23,9 +24,9 @@ pub fn run(a: Args) -> Done {
     first::measure(&a.engine)?;
     let machine = a.engine.planned_for()?;
     let planning = a.engine.planning(a.whose.kernels)?;
-    let waiting = output::spinner("planning");
+    let waiting = Progress::spinner("planning");
     let (model, view) = advise(&a.model, &a.bound.sized()?, &machine, &planning)?;
-    waiting.finish_and_clear();
+    drop(waiting);
     a.bound.tell(&model)?;
     if a.json {
         output::json(&view)

@@ -3,6 +3,7 @@ use crate::args::{EngineArgs, ModelArgs};
 use crate::commands::plan::planned;
 use crate::first;
 use crate::output::{self, Done};
+use crate::progress::Progress;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -20,12 +21,12 @@ pub struct Args {
 pub fn run(a: Args) -> Done {
     first::measure(&a.engine)?;
     let place = a.engine.place()?;
-    let waiting = output::spinner("planning");
+    let waiting = Progress::spinner("planning");
     let model = a.bound.open(&a.model)?;
     let p = planned(&model, (&a.engine, place), None, false)?;
     let nodes = shopfloor_tools::annotate(&model, &p.plan, &p.view, &a.out)?;
-    waiting.finish_and_clear();
-    output::print(&format!(
+    drop(waiting);
+    output::page(&format!(
         "{}: {nodes} nodes of {} say what became of them\n(a graph viewer shows it as metadata of nodes)\n",
         a.out,
         model.program().name

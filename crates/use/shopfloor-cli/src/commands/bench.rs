@@ -1,5 +1,5 @@
 //! `shopfloor bench`: latency, throughput, load and fixed costs.
-use crate::args::{CacheArgs, EngineArgs, Given, ModelArgs, OF_MODEL};
+use crate::args::{CacheArgs, EngineArgs, Given, ModelArgs, OF_MODEL, tell_assumed};
 use crate::first;
 use crate::output::{self, Done, Failure};
 use shopfloor::{Cache, Launch, Model, SuperviseOptions, Supervision, inputs};
@@ -90,7 +90,7 @@ fn load(a: &Args) -> Done {
     let given = match a.bound.inputs.is_empty() {
         true => {
             let (sizes, assumed) = inputs::sizes(&m);
-            crate::args::tell_assumed(&m, &assumed);
+            tell_assumed(&m.program().name, &assumed);
             inputs::random_inputs(&m, &sizes)?
         }
         false => shopfloor_tools::read_inputs_of(&m, &a.bound.inputs, a.engine.memory)?,
@@ -139,9 +139,6 @@ fn load(a: &Args) -> Done {
     output::report(a.json, &report, |r, style| r.render(style))
 }
 
-/// Batches of the textbook case.
-const BATCHES: usize = 100;
-
 /// Many batches of a short kernel, launched and by a kernel that stays.
 fn both_launches(a: &Args) -> Done {
     let engine = EngineArgs {
@@ -155,7 +152,7 @@ fn both_launches(a: &Args) -> Done {
     };
     let with = |launch| launching(&engine, launch).builder();
     let (launched, resident) = (with(Launch::Steps)?, with(Launch::Resident)?);
-    let batches = a.iterations.map_or(BATCHES, |n| n as usize);
+    let batches = a.iterations.map(|n| n as usize);
     let report =
         output::measuring(|bar| shopfloor_tools::persistent(launched, resident, batches, bar))?;
     output::report(a.json, &report, |r, style| r.render(style))
@@ -303,9 +300,11 @@ pub fn run(mut a: Args, typed: &Given) -> Done {
             steps: measured(&launching(&a.engine, Launch::Steps), subject, given.clone())?,
             resident: measured(&stays, again, given)?,
         };
+        tell_assumed(&report.steps.model, &report.steps.assumed);
         return output::report(a.json, &report, |r, style| r.render(style));
     }
     let report = measured(&a.engine, subject, given)?;
+    tell_assumed(&report.model, &report.assumed);
     output::report(a.json, &report, |r, style| r.render(style))?;
     match bound {
         Some(bound) if report.latency_ms.p99 > bound * 1e3 => Err(Failure::Missed(format!(

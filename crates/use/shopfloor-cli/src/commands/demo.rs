@@ -2,14 +2,20 @@
 use crate::args::{EngineArgs, tell_machine};
 use crate::first;
 use crate::output::{self, Done, Failure};
+use crate::progress::Progress;
 use shopfloor::{Model, ModelOptions, Tensor, Tolerance, inputs};
 use shopfloor_tools::data;
 use shopfloor_tools::report::units;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Pictures that are shown.
+/// Pictures that are shown at most.
 const SHOWN: usize = 3;
+/// Blanks before pictures, and between two.
+const LEFT: usize = 4;
+const BETWEEN: usize = 8;
+/// Requests that are measured, and before those.
+const ROUNDS: usize = 200;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -126,6 +132,7 @@ pub fn run(a: Args) -> Done {
     let labels: Vec<&str> = labels.lines().collect();
     let named = data::read_npz(path("inputs.npz"))?;
     first::measure(&a.engine)?;
+    let waiting = Progress::spinner("running the digits model");
     let session = a
         .engine
         .builder()?
@@ -136,7 +143,9 @@ pub fn run(a: Args) -> Done {
         &data::read_npz(path("outputs.npz"))?,
         Tolerance::default(),
     );
-    let (profile, _) = shopfloor::profile(&session, &named, 200, 200)?;
+    let rounds = shopfloor_tools::rounds(&session, ROUNDS);
+    let (profile, _) = shopfloor::profile(&session, &named, rounds, rounds)?;
+    drop(waiting);
     tell_machine(&session);
     let (Some((_, images)), Some((_, answer))) = (named.first(), outputs.first()) else {
         let why = format!("{} has no inputs or outputs", dir.display());
@@ -144,7 +153,13 @@ pub fn run(a: Args) -> Done {
     };
     let style = output::style();
     let answers = answers(answer, &labels);
-    let shown = answers.len().min(SHOWN);
+    let pictures: Vec<Vec<String>> = (0..answers.len().min(SHOWN))
+        .map(|i| picture(images, i))
+        .collect();
+    let wide = |p: &Vec<String>| p.first().map_or(0, |row| row.chars().count()) + BETWEEN;
+    let fit = (style.width + BETWEEN).saturating_sub(LEFT);
+    let fit = fit / pictures.first().map_or(1, wide).max(1);
+    let shown = pictures.len().min(fit.max(1));
     let mut out = String::new();
     let answer = format!(
         "It reads {}: the first {shown} of {} handwritten digits. {}",
@@ -156,10 +171,10 @@ pub fn run(a: Args) -> Done {
         let _ = writeln!(out, "{}", style.heading(&line));
     }
     out.push('\n');
-    let pictures: Vec<Vec<String>> = (0..shown).map(|i| picture(images, i)).collect();
     for y in 0..pictures.first().map_or(0, Vec::len) {
-        let row: Vec<&str> = pictures.iter().map(|p| p[y].as_str()).collect();
-        let _ = writeln!(out, "    {}", row.join("        ").trim_end());
+        let row: Vec<&str> = pictures[..shown].iter().map(|p| p[y].as_str()).collect();
+        let row = row.join(&" ".repeat(BETWEEN));
+        let _ = writeln!(out, "{}{}", " ".repeat(LEFT), row.trim_end());
     }
     let all: Vec<&str> = answers.iter().map(|a| a.0).collect();
     let _ = writeln!(out, "\n    all {}: {}", all.len(), all.join(" "));
@@ -179,13 +194,14 @@ pub fn run(a: Args) -> Done {
     let _ = writeln!(
         out,
         "\n{}\non {}{} with {}, planned for {}\n",
-        style.heading(&format!(
-            "its steps, predicted beside measured (median of {} requests)",
+        style.headline(&format!(
+            "its steps, predicted beside {} (median of {} requests)",
+            profile.clock(),
             profile.active
         )),
         profile.device,
         profile.how.headline(),
-        units::plural(profile.threads as u64, "thread"),
+        profile.how.workers(profile.threads),
         profile.machine
     );
     out.push_str(&profile.render_short(style));
@@ -193,13 +209,10 @@ pub fn run(a: Args) -> Done {
     for line in units::wrapped(&overhead, style.width) {
         let _ = writeln!(out, "{line}");
     }
-    let _ = write!(
-        out,
-        "\n{}\n{}",
-        style.heading("what to try next"),
-        next(&dir)
-    );
-    output::print(&out)?;
+    output::page(&out)?;
+    // Commands stay whole, so that they can be copied.
+    let head = style.heading("what to try next");
+    output::print(&format!("\n{head}\n{}", next(&dir)))?;
     match comparison.complaint() {
         Some(c) => Err(Failure::Differ(c)),
         None => Ok(()),

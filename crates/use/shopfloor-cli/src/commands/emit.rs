@@ -1,6 +1,7 @@
 //! `shopfloor emit`: the code of a step.
 use crate::args::{EngineArgs, ModelArgs};
 use crate::output::{self, Done, Failure};
+use crate::progress::Progress;
 use shopfloor::{Machine, Plan, inputs};
 use shopfloor_tools::emitted::{emitted, emulation, kernel_text, machine, sass};
 use shopfloor_tools::planview;
@@ -57,10 +58,12 @@ pub fn run(a: Args) -> Done {
         }
         _ => a.engine.planned_for()?,
     };
+    let waiting = Progress::spinner("planning");
     let model = a.bound.open(&a.model)?;
     let (sizes, _) = inputs::sizes(&model);
     let dims = inputs::box_of(&model, &sizes);
     let plan = planview::plan_for(&model, &machine, &a.engine.planning(None)?, &dims)?;
+    drop(waiting);
     if let Some(file) = &a.ptx {
         return ptx(&plan, &a.step, &machine, file);
     }

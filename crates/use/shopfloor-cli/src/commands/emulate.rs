@@ -1,5 +1,6 @@
 //! `shopfloor emulate`: PTX text run without a GPU.
 use crate::output::{self, Done, Failure};
+use crate::progress::Progress;
 use ptx_emulator::{
     Checks, Launch, Machine, MemoryKind, Outcome, PtxError, Report, counters_table,
 };
@@ -469,7 +470,9 @@ pub fn run(a: Args) -> Done {
         step_limit: a.limit,
         ..Launch::new(kernel)
     };
+    let waiting = Progress::spinner("emulating");
     let (outcome, timed) = launched(&a, &machine, &module, &launch)?;
+    drop(waiting);
     if a.json {
         output::json(&as_json(&outcome, timed.as_ref(), &machine, &buffers)?)?;
     } else {

@@ -2,6 +2,7 @@
 use super::plan::Args;
 use crate::args::{Given, OF_MODEL, is_device, tell_assumed};
 use crate::output::{self, Done, Failure};
+use crate::progress::Progress;
 use shopfloor::{Machine, Model, inputs, machines};
 use shopfloor_tools::{batches, fleet};
 
@@ -53,7 +54,7 @@ pub fn run(a: &Args, path: &str, list: Vec<(String, Machine)>, given: &Given) ->
         a.engine.tell_threads(&[machine])?;
     }
     let (names, list): (Vec<String>, Vec<Machine>) = list.into_iter().unzip();
-    let bar = output::bar("planning");
+    let bar = Progress::bar("planning");
     let model = Model::open(path, &a.bound.sized()?)?;
     let batches = batches(&model, &a.batch)?;
     let mut view = fleet(
@@ -62,11 +63,11 @@ pub fn run(a: &Args, path: &str, list: Vec<(String, Machine)>, given: &Given) ->
         &batches,
         (&planning, a.whose.kernels),
         &|done, name| {
-            bar.set_position((done * 1000.0) as u64);
-            bar.set_message(format!("planning for {name}"));
+            bar.done(done);
+            bar.now(format!("planning for {name}"));
         },
     );
-    bar.finish_and_clear();
+    drop(bar);
     for row in &mut view.rows {
         let at = list.iter().position(|m| m.name == row.machine);
         if let Some(name) = at.and_then(|at| names.get(at)) {
@@ -75,7 +76,7 @@ pub fn run(a: &Args, path: &str, list: Vec<(String, Machine)>, given: &Given) ->
     }
     let mut assumed = inputs::sizes(&model).1;
     assumed.retain(|n| Some(n) != view.batch.as_ref());
-    tell_assumed(&model, &assumed);
+    tell_assumed(&model.program().name, &assumed);
     if a.json {
         output::json(&view)?;
     } else {

@@ -1,6 +1,7 @@
 //! `shopfloor inspect`: what a model consists of.
 use crate::args::{Given, ModelArgs};
 use crate::output::{self, Done, Failure};
+use crate::progress::Progress;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -18,8 +19,10 @@ pub struct Args {
 
 pub fn run(a: Args, given: &Given) -> Done {
     given.without(&["--precision"], "inspect, which plans nothing")?;
+    let waiting = Progress::spinner("reading");
     a.bound.check_file(&a.model)?;
     let found = shopfloor_tools::inspect(&a.model, &a.bound.sized()?)?;
+    drop(waiting);
     if a.json {
         output::json(&found)?;
     } else {

@@ -1,6 +1,7 @@
 //! `shopfloor machines`: descriptions, lists, detection, calibration.
 use crate::args;
 use crate::output::{self, Done, Failure};
+use crate::progress::Progress;
 use shopfloor::machines::{self, Extent};
 use shopfloor_tools::report;
 use std::path::{Path, PathBuf};
@@ -114,7 +115,7 @@ pub fn run(c: Command) -> Done {
             for o in &odd {
                 text.push_str(&format!("  but {o}\n"));
             }
-            output::print(&text)
+            output::page(&text)
         }
         Command::Calibrate {
             forget: true, json, ..
@@ -140,12 +141,12 @@ fn forget(json: bool) -> Done {
 
 fn calibrate(out: Option<&Path>, seconds: Option<f64>, json: bool) -> Done {
     let budget = seconds.map(Duration::from_secs_f64);
-    let bar = output::bar("calibrating");
+    let bar = Progress::bar("calibrating");
     let measured = shopfloor_tools::calibrate(Extent::Full, budget, &mut |done, what| {
-        bar.set_position((done * 1000.0) as u64);
-        bar.set_message(format!("calibrating: {what}"));
+        bar.done(done);
+        bar.now(format!("calibrating: {what}"));
     });
-    bar.finish_and_clear();
+    drop(bar);
     let measured = measured?;
     let file = machines::keep(&measured, out)?;
     if let Some(why) = measured.disturbed() {
@@ -155,7 +156,7 @@ fn calibrate(out: Option<&Path>, seconds: Option<f64>, json: bool) -> Done {
         return output::json(&measured);
     }
     let table = report::machine_table(&machines::calibrated(&measured), output::style());
-    output::print(&format!("{table}\nwritten to {}\n", file.display()))
+    output::page(&format!("{table}\nwritten to {}\n", file.display()))
 }
 
 /// What is kept of the CPU at hand, in a line.

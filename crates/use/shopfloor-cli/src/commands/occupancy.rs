@@ -2,7 +2,7 @@
 use crate::args;
 use crate::output::{self, Done, Failure};
 use shopfloor::machines;
-use shopfloor_tools::calc::{self, Launch};
+use shopfloor_tools::calc::{self, Launch, OutOfRange};
 use shopfloor_tools::report::calc::OccupancyView;
 
 #[derive(clap::Args)]
@@ -14,15 +14,10 @@ pub struct Args {
     #[arg(long, value_name = "X.Y", conflicts_with = "on")]
     cc: Option<String>,
     /// Threads of a CTA
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N")]
     threads: u64,
     /// Registers of a thread
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 32,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "N", default_value_t = 32)]
     registers: u64,
     /// Static shared memory of a CTA
     #[arg(long, value_name = "SIZE", default_value = "0", allow_hyphen_values = true, value_parser = args::bytes)]
@@ -46,7 +41,6 @@ pub struct Args {
         long,
         value_name = "PERCENT",
         default_value_t = -1,
-        allow_negative_numbers = true,
         value_parser = clap::value_parser!(i64).range(-1..=100)
     )]
     carveout: i64,
@@ -54,11 +48,22 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     barriers: u64,
     /// Bytes that each lane asks for before it waits
-    #[arg(long, value_name = "SIZE", default_value = "16", value_parser = args::bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "16", value_parser = args::some_bytes)]
     per_lane: u64,
     /// Everything as JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
+}
+
+/// What no launch can have on the GPU called `name`, with what it can.
+fn refused(name: &str, o: &OutOfRange) -> Failure {
+    let most = o
+        .most
+        .map_or_else(|| "any number".into(), |n| n.to_string());
+    Failure::Usage(format!(
+        "--{} {} is out of range for {name}: it takes {} to {most}",
+        o.what, o.given, o.least
+    ))
 }
 
 pub fn run(a: Args) -> Done {
@@ -95,6 +100,9 @@ pub fn run(a: Args) -> Done {
             (format!("compute capability {cc}"), limits)
         }
     };
+    if let Some(o) = calc::out_of_range(&limits, &launch) {
+        return Err(refused(&name, &o));
+    }
     let view = OccupancyView::new(&name, &limits, machine.as_ref(), &launch, a.per_lane);
     let Some(view) = view else {
         return Err(Failure::Usage(format!(
@@ -105,6 +113,6 @@ pub fn run(a: Args) -> Done {
     if a.json {
         output::json(&view)
     } else {
-        output::print(&view.render(output::style()))
+        output::page(&view.render(output::style()))
     }
 }

@@ -5,6 +5,7 @@ use crate::args::{
 use crate::commands::fleet;
 use crate::first;
 use crate::output::{self, Done, Failure};
+use crate::progress::Progress;
 use shopfloor::{DimBox, Machine, Model, Plan, inputs, machines};
 use shopfloor_tools::targets::Kernels;
 use shopfloor_tools::{
@@ -225,7 +226,7 @@ pub fn run(a: Args, given: &Given) -> Done {
     }
     // Before the model is read: a machine that is not there is said at once.
     let place = a.engine.place()?;
-    let waiting = output::spinner("planning");
+    let waiting = Progress::spinner("planning");
     let model = a.bound.open(&path)?;
     let Planned {
         plan,
@@ -238,7 +239,7 @@ pub fn run(a: Args, given: &Given) -> Done {
         Ok(pages::of_plan(&model, &plan, &view, &machine, kernels))
     })?;
     let plan = saved.unwrap_or(plan);
-    waiting.finish_and_clear();
+    drop(waiting);
     if let Some(file) = &a.out {
         planview::save(&plan, file)?;
     }

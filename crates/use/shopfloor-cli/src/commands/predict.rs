@@ -1,5 +1,6 @@
 //! `shopfloor predict`: measurement files against predictions.
 use crate::output::{self, Done};
+use crate::progress::Progress;
 use shopfloor_tools::measured_table;
 use shopfloor_tools::predict::{Constants, Measurements, Options, compare, pairs};
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ pub struct Args {
 }
 
 pub fn run(a: Args) -> Done {
+    let waiting = Progress::spinner("predicting");
     let m = Measurements::open(&a.measurements)?;
     let options = Options { gpu: a.gpu };
     let constants = Constants::published();
@@ -43,9 +45,11 @@ pub fn run(a: Args) -> Done {
                 why.replace('"', "\"\"")
             );
         }
+        drop(waiting);
         return output::print(&out);
     }
     let report = compare(&m, &options, constants)?;
+    drop(waiting);
     if a.json {
         output::json(&report)
     } else {

@@ -4,6 +4,7 @@ use crate::args::{
 };
 use crate::first;
 use crate::output::{self, Done};
+use crate::progress::Progress;
 use shopfloor::inputs;
 use shopfloor_tools::{pages, report, roofline};
 
@@ -15,7 +16,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 5)]
     warmup: usize,
     /// Requests to measure
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long = "iterations", alias = "active", value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=4096))]
     active: u32,
     #[command(flatten)]
     bound: ModelArgs,
@@ -32,8 +33,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     trace: Option<String>,
     /// Steps to list, those that take most time first
-    #[arg(long, value_name = "N", default_value_t = 15, help_heading = "Output")]
-    top: usize,
+    #[arg(long, value_name = "N", default_value_t = 15, help_heading = "Output", value_parser = clap::value_parser!(u32).range(1..))]
+    top: u32,
     /// List what became of every node of the model
     #[arg(long, help_heading = "Output")]
     nodes: bool,
@@ -45,7 +46,7 @@ pub struct Args {
 pub fn run(a: Args) -> Done {
     let baseline = a.report.baseline()?;
     first::measure(&a.engine)?;
-    let waiting = output::spinner("measuring");
+    let waiting = Progress::spinner("measuring");
     let session = a
         .cache
         .apply(a.engine.builder()?)?
@@ -53,7 +54,7 @@ pub fn run(a: Args) -> Done {
         .commit_from_file(&a.model)?;
     let named = if a.bound.inputs.is_empty() {
         let (sizes, assumed) = inputs::sizes(session.model());
-        tell_assumed(session.model(), &assumed);
+        tell_assumed(&session.model().program().name, &assumed);
         inputs::random_inputs(session.model(), &sizes)?
     } else {
         shopfloor_tools::read_inputs_of(session.model(), &a.bound.inputs, a.engine.memory)?
@@ -65,7 +66,7 @@ pub fn run(a: Args) -> Done {
     a.report.write(baseline, || {
         pages::of_profile(&session, &named, &profile, &timeline)
     })?;
-    waiting.finish_and_clear();
+    drop(waiting);
     tell_cache(&session);
     tell_machine(&session);
     if let Some(path) = &a.trace {
@@ -79,7 +80,7 @@ pub fn run(a: Args) -> Done {
         output::json(&profile)
     } else {
         let style = output::style();
-        output::page(&profile.render(style, a.top, a.nodes))?;
+        output::page(&profile.render(style, a.top as usize, a.nodes))?;
         let lanes = report::timeline_text(&profile, &timeline, style);
         let roofs = roofline::of_profile(&session, &profile)
             .map_or_else(String::new, |r| r.measured_plot(style));

@@ -2,6 +2,7 @@
 use crate::args::{EngineArgs, Given, KernelsArgs, ModelArgs};
 use crate::first;
 use crate::output::{self, Done, Failure, note};
+use crate::progress::Progress;
 use shopfloor_tools::roofline;
 use std::path::PathBuf;
 
@@ -51,14 +52,12 @@ pub fn run(a: Args, given: &Given) -> Done {
     first::measure(&a.engine)?;
     let machine = a.engine.planned_for()?;
     let planning = a.engine.planning(a.whose.kernels)?;
+    let waiting = Progress::spinner("planning");
     let view = match (&a.op, &a.model) {
         (Some(op), _) => roofline::of_op(&machine, op, &planning)?,
         (None, Some(path)) => {
-            let waiting = output::spinner("planning");
             let model = a.bound.open(path)?;
-            let view = roofline::of_model(&machine, &model, &planning)?;
-            waiting.finish_and_clear();
-            view
+            roofline::of_model(&machine, &model, &planning)?
         }
         (None, None) => {
             return Err(Failure::Usage(
@@ -66,6 +65,7 @@ pub fn run(a: Args, given: &Given) -> Done {
             ));
         }
     };
+    drop(waiting);
     if let (Some(isa), false) = (a.engine.isa, machine.is_gpu()) {
         note(&format!(
             "the kernels are those of {isa}, and the roofs those of {}: what its widest instructions reach",

@@ -1,6 +1,7 @@
 //! `shopfloor run`: one request, its outputs and timings.
-use crate::args::{CacheArgs, EngineArgs, ModelArgs, PlanArgs, tell_assumed, tell_cache};
+use crate::args::{self, CacheArgs, EngineArgs, ModelArgs, PlanArgs, tell_assumed, tell_cache};
 use crate::output::{self, Done, Failure};
+use crate::progress::Progress;
 use serde::Serialize;
 use shopfloor::{Comparison, HowRun, Tensor, Timeline, Tolerance, inputs};
 use shopfloor_tools::report::{Style, units};
@@ -16,14 +17,14 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     compare: Option<String>,
     /// Allowed difference, relative to the output's largest magnitude [default: 0.0001]
-    #[arg(long, requires = "compare")]
+    #[arg(long, requires = "compare", value_parser = args::tolerance)]
     rtol: Option<f64>,
     /// Allowed difference besides [default: 0]
-    #[arg(long, requires = "compare")]
+    #[arg(long, requires = "compare", value_parser = args::tolerance)]
     atol: Option<f64>,
     /// The reference holds only every Nth element of each output, as one dimension
-    #[arg(long, value_name = "N", requires = "compare")]
-    stride: Option<usize>,
+    #[arg(long, value_name = "N", requires = "compare", value_parser = clap::value_parser!(u32).range(1..))]
+    stride: Option<u32>,
     /// Random values for inputs that no file gives
     #[arg(long)]
     random: bool,
@@ -252,7 +253,7 @@ fn completed(
         .into_iter()
         .filter(|n| !known.contains_key(n))
         .collect();
-    tell_assumed(model, &assumed);
+    tell_assumed(&model.program().name, &assumed);
     sizes.extend(known);
     let random = inputs::random_inputs(model, &sizes)?;
     given.extend(
@@ -275,11 +276,11 @@ fn stopped(
     session: &shopfloor::Session,
     borrowed: &[(&str, &Tensor)],
     last: u32,
-    waiting: &indicatif::ProgressBar,
+    waiting: Progress,
 ) -> Done {
     let mut t = Timeline::default();
     session.run_until(borrowed, last, &mut t)?;
-    waiting.finish_and_clear();
+    drop(waiting);
     let wall = t.step_wall_ns();
     let how = shopfloor::how_ran(session, &t);
     let ran: Vec<(usize, &String, f64)> = t
@@ -327,7 +328,12 @@ fn compared(a: &Args, outputs: &[(String, Tensor)]) -> Result<Option<Comparison>
             };
             let thin: Vec<(String, Tensor)> = outputs
                 .iter()
-                .map(|(n, t)| (n.clone(), shopfloor::thinned(t, a.stride.unwrap_or(1))))
+                .map(|(n, t)| {
+                    (
+                        n.clone(),
+                        shopfloor::thinned(t, a.stride.unwrap_or(1) as usize),
+                    )
+                })
                 .collect();
             Ok(Some(shopfloor::compare(&thin, &want, tolerance)))
         }
@@ -372,7 +378,7 @@ pub fn run(a: Args) -> Done {
     }
     let labels = labels(&a)?;
     let began = Instant::now();
-    let waiting = output::spinner("loading");
+    let waiting = Progress::spinner("loading");
     let session = a
         .cache
         .apply(a.engine.builder()?)?
@@ -386,7 +392,7 @@ pub fn run(a: Args) -> Done {
     let borrowed = inputs::borrowed(&given);
     if let Some(step) = &a.stop_after {
         let last = step_number(&session, step, &given)?;
-        return stopped(&a, &session, &borrowed, last, &waiting);
+        return stopped(&a, &session, &borrowed, last, waiting);
     }
     if a.no_fallback {
         let model = session.model();
@@ -404,7 +410,7 @@ pub fn run(a: Args) -> Done {
         }
         false => (None, None),
     };
-    waiting.finish_and_clear();
+    drop(waiting);
     tell_cache(&session);
     let outputs = outputs.into_vec();
     if let Some(path) = &a.outputs {

@@ -1,5 +1,6 @@
 //! `shopfloor simulate`: scenarios in virtual time.
 use crate::output::{self, Done, Failure};
+use crate::progress::Progress;
 use serde::Serialize;
 use shopfloor_tools::sim::{Outcome, Verdict};
 use shopfloor_tools::supervisor::supervise::Mode;
@@ -48,9 +49,9 @@ pub fn run(a: Args) -> Done {
         supervise: a.supervise,
         log: a.log.is_some(),
     };
-    let waiting = output::spinner("simulating");
+    let waiting = Progress::spinner("simulating");
     let s = simulate(&a.scenario, options)?;
-    waiting.finish_and_clear();
+    drop(waiting);
     if let Some(path) = &a.log {
         for (i, log) in s.logs.iter().enumerate() {
             let to = match i {

@@ -3,10 +3,12 @@ use super::simulate::replay_log;
 use crate::args::{EngineArgs, ModelArgs};
 use crate::first;
 use crate::output::{self, Done, Failure};
+use crate::progress::Progress;
 use shopfloor::{Model, SuperviseOptions};
 use shopfloor_tools::supervised_load;
 use shopfloor_tools::supervisor::supervise::Mode;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -70,14 +72,6 @@ pub fn run(a: Args) -> Done {
         })?;
         options.log = Some(Box::new(std::io::BufWriter::new(file)));
     }
-    let as_json = a.json;
-    options.hear = Some(Box::new(move |d| {
-        // A reader that is gone is found out by the last line.
-        let _ = match as_json {
-            true => json_line(d),
-            false => output::print(&output::decision(d, output::style().width)),
-        };
-    }));
     #[cfg(unix)]
     let mut server = None;
     first::measure(&a.engine)?;
@@ -85,6 +79,16 @@ pub fn run(a: Args) -> Done {
     for model in &a.models {
         a.bound.tell(&Model::open(model, &a.bound.sized()?)?)?;
     }
+    let as_json = a.json;
+    let serving = Arc::new(Progress::spinner("serving"));
+    let waiting = Arc::clone(&serving);
+    options.hear = Some(Box::new(move |d| {
+        // A reader that is gone is found out by the last line.
+        let _ = serving.suspend(|| match as_json {
+            true => json_line(d),
+            false => output::print(&output::decision(d, output::style().width)),
+        });
+    }));
     let report = supervised_load(
         &builder,
         &a.models,
@@ -100,6 +104,7 @@ pub fn run(a: Args) -> Done {
             Ok(())
         },
     )?;
+    drop(waiting);
     #[cfg(unix)]
     drop(server);
     if let Some(path) = &a.trace {

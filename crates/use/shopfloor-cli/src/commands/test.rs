@@ -1,7 +1,9 @@
 //! `shopfloor test`: ONNX test folders.
-use crate::args::{EngineArgs, GraphArgs};
+use crate::args::{self, EngineArgs, GraphArgs};
 use crate::output::{self, Done, Failure};
+use crate::progress::Progress;
 use serde::Serialize;
+use shopfloor_tools::report::units;
 use shopfloor_tools::{Closeness, Verdict, find_test_folders, run_test_folder};
 use std::path::PathBuf;
 
@@ -12,10 +14,10 @@ pub struct Args {
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
     /// Allowed difference of an element relative to what is expected
-    #[arg(long, default_value_t = Closeness::default().rtol)]
+    #[arg(long, default_value_t = Closeness::default().rtol, value_parser = args::tolerance)]
     rtol: f64,
     /// Allowed difference besides
-    #[arg(long, default_value_t = Closeness::default().atol)]
+    #[arg(long, default_value_t = Closeness::default().atol, value_parser = args::tolerance)]
     atol: f64,
     #[command(flatten)]
     graph: GraphArgs,
@@ -43,11 +45,6 @@ struct Summary {
 }
 
 pub fn run(a: Args) -> Done {
-    if !(a.rtol >= 0.0 && a.atol >= 0.0) {
-        return Err(Failure::Usage(
-            "--rtol and --atol must be numbers that are not negative".into(),
-        ));
-    }
     let folders = find_test_folders(&a.dirs)?;
     if folders.is_empty() {
         return Err(Failure::of(
@@ -61,7 +58,7 @@ pub fn run(a: Args) -> Done {
         rtol: a.rtol,
         atol: a.atol,
     };
-    let bar = output::bar("testing");
+    let bar = Progress::bar("testing");
     let mut all = Summary::default();
     for (i, f) in folders.iter().enumerate() {
         let folder = f.path.display().to_string();
@@ -88,9 +85,9 @@ pub fn run(a: Args) -> Done {
             verdict,
             reason,
         });
-        bar.set_position((i * 1000 / folders.len()) as u64);
+        bar.done((i + 1) as f64 / folders.len() as f64);
     }
-    bar.finish_and_clear();
+    drop(bar);
     let closing = format!(
         "{} passed, {} failed, {} skipped",
         all.passed, all.failed, all.skipped
@@ -100,11 +97,18 @@ pub fn run(a: Args) -> Done {
     } else {
         output::print(&format!("{closing}\n"))?;
     }
-    match all.failed {
-        0 => Ok(()),
-        n => Err(Failure::Differ(format!(
-            "{n} of {} test folders failed",
-            folders.len()
+    match (all.passed, all.failed) {
+        (0, 0) => Err(Failure::Untested(format!(
+            "nothing was tested: {} skipped; a test has inputs and expected outputs in test_data_set_0 beside its model.onnx",
+            match folders.len() {
+                1 => "the one test folder was".into(),
+                n => format!("all {n} test folders were"),
+            }
+        ))),
+        (_, 0) => Ok(()),
+        (_, n) => Err(Failure::Differ(format!(
+            "{n} of {} failed",
+            units::plural(folders.len() as u64, "test folder")
         ))),
     }
 }

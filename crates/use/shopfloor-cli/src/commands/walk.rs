@@ -2,6 +2,7 @@
 use crate::args::{EngineArgs, Given, ModelArgs, OF_MODEL, is_device, refuse};
 use crate::first;
 use crate::output::{self, Done, Failure};
+use crate::progress::Progress;
 use shopfloor_tools::report::units::wrapped;
 use shopfloor_tools::walk::{WalkOptions, save, tour, walk};
 
@@ -71,6 +72,7 @@ pub fn run(a: Args, given: &Given) -> Done {
         node: a.node,
         quick: false,
     };
+    let waiting = Progress::spinner("following a step");
     let made = match &a.model {
         Some(model) if !a.tour => {
             a.bound.open(model)?;
@@ -78,6 +80,7 @@ pub fn run(a: Args, given: &Given) -> Done {
         }
         _ => tour(&options)?,
     };
+    drop(waiting);
     let out = match (a.text || a.json, a.out) {
         (_, Some(out)) => Some(out),
         (false, None) => Some("walk.html".into()),

@@ -2,6 +2,7 @@
 use crate::args::{EngineArgs, KernelsArgs, ModelArgs};
 use crate::first;
 use crate::output::{self, Done};
+use crate::progress::Progress;
 use shopfloor::Change;
 use shopfloor_tools::what_if;
 
@@ -31,10 +32,10 @@ pub fn run(a: Args) -> Done {
     first::measure(&a.engine)?;
     let machine = a.engine.planned_for()?;
     let planning = a.engine.planning(a.whose.kernels)?;
-    let waiting = output::spinner("planning");
+    let waiting = Progress::spinner("planning");
     let model = a.bound.open(&a.model)?;
     let view = what_if(&model, &machine, &a.set, &planning)?;
-    waiting.finish_and_clear();
+    drop(waiting);
     if a.json {
         output::json(&view)
     } else {

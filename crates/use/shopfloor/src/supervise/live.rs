@@ -124,8 +124,9 @@ impl LiveSupervision {
                 s.watch(true);
             }
             let mut seen = s.look();
+            let called = (&**s, window::called(s, &all));
             let (session, steps) =
-                window::session(s, &seen, known, &**engine.device(), seconds, trying);
+                window::session(called, &seen, known, &**engine.device(), seconds, trying);
             w.sessions.push(session);
             w.steps.extend(steps);
             let kept = seen.kept.take();
@@ -357,11 +358,7 @@ impl LiveSupervision {
                 continue;
             }
             self.next += 1;
-            let same = served.iter().filter(|o| o.name() == s.name()).count();
-            let subject = match same {
-                1 => s.name().to_string(),
-                _ => format!("{} (session {})", s.name(), s.id()),
-            };
+            let subject = window::called(s, &served);
             let goal = change.allotment.goal;
             out.push(Proposal {
                 id: self.next,

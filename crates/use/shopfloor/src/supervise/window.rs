@@ -83,10 +83,18 @@ impl StepPrices {
     }
 }
 
-/// Takes in what was seen of a session in a window of `seconds`; `trying`: a plan of its is being tried, and
+/// What `s` is called among `all`: its model, with its number where another has the same.
+pub(super) fn called(s: &SessionHandle, all: &[Arc<SessionHandle>]) -> String {
+    match all.iter().filter(|o| o.name() == s.name()).count() {
+        0 | 1 => s.name().to_string(),
+        _ => format!("{} (session {})", s.name(), s.id()),
+    }
+}
+
+/// Takes in what was seen of session `s`, called `name`, in a window of `seconds`; `trying`: a plan of its is being tried, and
 /// every run counts for that.
 pub(super) fn session(
-    s: &SessionHandle,
+    (s, name): (&SessionHandle, String),
     seen: &Observed,
     known: &mut Known,
     on: &dyn Device,
@@ -113,6 +121,7 @@ pub(super) fn session(
     let (finished, outside) = (s.finished(), s.planned_for_requests());
     let out = SessionSeen {
         session: s.id(),
+        name,
         seconds,
         arrivals: seen.arrivals,
         finished: finished.saturating_sub(known.finished),

@@ -31,6 +31,7 @@ impl World<'_> {
             }
             w.sessions.push(SessionSeen {
                 session: i as u32,
+                name: self.scenario.sessions[i].name.clone(),
                 seconds: tick_s,
                 arrivals: seen.arrivals,
                 finished: seen.finished,

@@ -7,6 +7,7 @@ use super::{lanes, wgsl_lanes};
 use machine::calc::{self, Block, Occupancy};
 use report::units;
 use report::walk::{LaneRequest, Picture, Scene};
+use std::cmp::Ordering;
 
 /// Requests that are drawn.
 const REQUESTS: usize = 4;
@@ -143,7 +144,11 @@ fn registers_of_machine_code(s: &Subject, listing: &str, block: Block, b: &mut B
         "the least of all limits",
         OCCUPANCY,
     );
-    b.beat("limits", "The assembler took {taken} registers for a thread, with which an SM would hold {taken_ctas}.", "In the end they needed a little less room.");
+    b.beat("limits", "The assembler took {taken} registers for a thread, with which an SM would hold {taken_ctas}.", match n.cmp(&block.registers) {
+        Ordering::Less => "In the end they needed a little less room.",
+        Ordering::Equal => "They needed just the room that was expected.",
+        Ordering::Greater => "In the end they needed a little more room.",
+    });
 }
 
 pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
@@ -197,7 +202,7 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
         b.name("walking", "CTAs that walk tasks", walking, "the schedule");
         b.beat("cta", "A launch has {walking} at most. Each goes from task to task: its warps that copy bring pieces of the next one while the others store the results of the last.", "{walking} stay for the whole job: who brings material fetches for the next piece of work while the last one is put away.");
     }
-    b.beat("limits", "Each thread may take {registers} registers and each CTA {shared} of shared memory. An SM hands both out until one is used up; here it is {limiter}.", "Benches and shelf space are handed out until one runs out: {limiter}.");
+    b.beat("limits", "Each thread is taken to need {registers} registers and each CTA {shared} of shared memory. An SM hands both out until one is used up; here it is {limiter}.", "Benches and shelf space are handed out until one runs out: {limiter}.");
     b.beat("slots", "So it holds {ctas}, {held} of {slots} possible: {occupancy} occupancy. More would hide more waiting; fewer leave more registers to each.", "{held} are on the floor where {slots} would fit.");
     if let Code::Ptx {
         sass: Ok(listing), ..

@@ -342,7 +342,7 @@ fn role(line: &str) -> &'static str {
 fn program_figures(s: &Subject, program: &TileProgram, b: &mut Build) {
     let here = "the tile program";
     let (k, schedule) = (program.kernel(), program.schedule());
-    b.name("family", "family", &s.view.family, here);
+    b.name("family", "kind of kernel", &s.view.family, here);
     b.name(
         "shapes",
         "extents of the axes",

@@ -1,6 +1,6 @@
 //! Ways to run a kernel, and the one chosen.
 
-use kernel::{Access, AxisId, Kernel, Operand, OperandId, Role, Schedule, TileId};
+use kernel::{Access, AxisId, Kernel, Operand, OperandId, Role, Schedule, TileId, TileProgram};
 use layout::DType;
 use machine::{Cost, Work};
 use std::sync::Arc;
@@ -18,7 +18,32 @@ pub(crate) struct Candidate {
     pub packed: Vec<(OperandId, Packed)>,
 }
 
+/// Differences that a name tells.
+const TOLD: usize = 3;
+
 impl Candidate {
+    /// What it is called beside `chosen`: where both have one name, with what its tile program says otherwise.
+    pub fn beside(&self, chosen: &Candidate) -> String {
+        if self.what != chosen.what {
+            return self.what.clone();
+        }
+        let parts = |c: &Candidate| -> Vec<String> {
+            let program = TileProgram::new(c.kernel.clone(), c.schedule.clone());
+            let text = program.map_or_else(|_| String::new(), |p| p.to_string());
+            let all = text.lines().flat_map(|l| l.split(", "));
+            all.map(|part| part.trim().to_string()).collect()
+        };
+        let known = parts(chosen);
+        let mut other = parts(self);
+        other.retain(|part| !known.contains(part));
+        other.dedup();
+        other.truncate(TOLD);
+        match other.is_empty() {
+            true => self.what.clone(),
+            false => format!("{}, with {}", self.what, other.join(", ")),
+        }
+    }
+
     /// Tasks must not share bytes: where they would, one task does all that they did, in their order.
     pub fn bytes_of_one_task(&mut self) {
         let shared = |o: &Operand| {

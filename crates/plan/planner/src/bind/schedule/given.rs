@@ -9,6 +9,7 @@ use kernel::{
     Given, GpuMapping, Kernel, KernelError, Mapping, Schedule, Target, TargetKind, TileProgram,
 };
 use layout::Arrange;
+use machine::units;
 use plan::{Alternative, Why};
 use std::sync::Arc;
 
@@ -53,8 +54,8 @@ pub(super) fn choose(
             whys.push(Why {
                 choice: "as the kernel's text says".into(),
                 reason: format!(
-                    "predicted {:.1} us, bound by {}",
-                    c.cost.time_s * 1e6,
+                    "predicted {}, bound by {}",
+                    units::seconds(c.cost.time_s),
                     c.cost.bound
                 ),
                 alternatives,
@@ -113,7 +114,7 @@ fn legal_choice(ctx: Ctx, kernel: &Kernel, schedule: &Schedule) -> Result<Choice
     program.fits(ctx.target).map_err(said)?;
     listed(&schedule, ctx.target)?;
     let (work, cost) = predict_step(ctx, &kernel, &schedule)
-        .ok_or("its sizes have no value at the top of the box")?;
+        .ok_or("its sizes have no value at the largest sizes that the plan covers")?;
     if let (Some(prints), Mapping::Gpu(_)) = (ctx.prints(), &schedule.mapping) {
         prints(&program, ctx.target)?;
     }

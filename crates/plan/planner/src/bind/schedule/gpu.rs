@@ -18,7 +18,7 @@ use kernel::{
     AxisId, AxisTile, Factors, Fragment, GpuMapping, Mapping, Operand, Place, Schedule, Swizzle,
     TileId,
 };
-use machine::calc;
+use machine::{calc, units};
 use shape::{Gpu, Numbered, Renumbered, Shape, WARP};
 
 /// Registers of a thread that tile programs may count on, whatever a machine has.
@@ -623,9 +623,10 @@ impl Gpu<'_> {
             None => "",
         };
         format!(
-            "{}, {} warps{deep}{copying}{walking}{image}, {bytes} B shared, raster {}",
+            "{}, {} warps{deep}{copying}{walking}{image}, {} shared, raster {}",
             tiles::describe(self.space, &s.grid, &s.loops),
             g.computing() / WARP,
+            units::bytes(bytes as f64),
             s.raster
         )
     }

@@ -11,6 +11,7 @@ use kernel::{
     AxisId, AxisTile, GpuMapping, GpuTarget, Kernel, MOST_NEIGHBOURS, Mapping, Place, Role,
     Schedule, Spread, Stmt, Swizzle, TileId, TileIds, TileProgram,
 };
+use machine::units;
 
 /// Reduced positions that one thread walks by itself.
 const OWN: i64 = 64;
@@ -276,12 +277,13 @@ impl Flat<'_> {
         let rows = self.order.iter().rev().copied();
         let rows = rows.filter(|a| !columns.contains(a)).collect();
         let what = format!(
-            "{}, {threads} threads{}, {shared} B shared",
+            "{}, {threads} threads{}, {} shared",
             tiles::describe(space, &schedule.grid, loops),
             match team {
                 1 => String::new(),
                 n => format!(" in teams of {n}"),
             },
+            units::bytes(shared as f64),
         );
         schedule.mapping = Mapping::Gpu(GpuMapping {
             threads,

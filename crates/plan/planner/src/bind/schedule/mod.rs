@@ -34,7 +34,7 @@ pub(crate) use form::Facts;
 use form::set_chunk;
 use kernel::{Family, Kernel, OperandId, TileProgram};
 use layout::{Arrange, Inserted};
-use machine::{Cost, Work};
+use machine::{Cost, Work, units};
 pub(crate) use memo::{Asked, Memo};
 use plan::{Alternative, Why};
 pub(crate) use product::reach;
@@ -132,13 +132,7 @@ pub(crate) fn choose(
     if gpu && ctx.pack && ctx.sweep.is_none() {
         images::tried(ctx, &ordered(given), facts, (&mut list, &mut best));
     }
-    let others = best.iter().skip(1).take(KEPT);
-    let alternatives: Vec<Alternative> = others
-        .map(|b| Alternative {
-            what: list[b.1].what.clone(),
-            predicted_s: b.3.time_s,
-        })
-        .collect();
+    let alternatives = beaten(&list, &best);
     let (_, at, work, cost) = best.swap_remove(0);
     let choice = finished(ctx, list.swap_remove(at), work, cost)?;
     whys.push(Why {
@@ -146,8 +140,8 @@ pub(crate) fn choose(
         subject: kernel.name.clone(),
         choice: choice.1,
         reason: format!(
-            "predicted {:.1} us, bound by {}{}",
-            choice.0.cost.time_s * 1e6,
+            "predicted {}, bound by {}{}",
+            units::seconds(choice.0.cost.time_s),
             choice.0.cost.bound,
             match reused {
                 true => "; its weights are packed like this already",
@@ -157,6 +151,23 @@ pub(crate) fn choose(
         alternatives,
     });
     Ok(choice.0)
+}
+
+/// What the best of `list` was better than, the next best first.
+fn beaten(list: &[Candidate], best: &[Rank]) -> Vec<Alternative> {
+    let Some(first) = best.first() else {
+        return vec![];
+    };
+    let chosen = &list[first.1];
+    let others = best.iter().skip(1).take(KEPT);
+    others
+        .map(|b| Alternative {
+            what: list[b.1].beside(chosen),
+            predicted_s: b.3.time_s,
+        })
+        // What differs in nothing that is said was no choice.
+        .filter(|a| a.what != chosen.what)
+        .collect()
 }
 
 /// Every candidate that the target has for a kernel, best guesses first.
@@ -175,7 +186,7 @@ fn candidates(space: &Space, facts: &Facts) -> Result<Vec<Candidate>, String> {
     match list.is_empty() {
         false => Ok(list),
         true => Err(format!(
-            "target {} has no schedule for a kernel of family {:?} with these element types and extents",
+            "target {} has no schedule for a kernel of kind {:?} with these element types and extents",
             ctx.target.name, kernel.family
         )),
     }
@@ -250,8 +261,8 @@ fn in_parts(
         subject: kernel.name.clone(),
         choice: found.what,
         reason: format!(
-            "predicted {:.1} us, bound by {}: the whole has too few tasks for its sums",
-            found.parts.seconds * 1e6,
+            "predicted {}, bound by {}: the whole has too few tasks for its sums",
+            units::seconds(found.parts.seconds),
             found.parts.first.cost.bound
         ),
         alternatives: vec![Alternative {

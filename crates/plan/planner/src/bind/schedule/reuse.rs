@@ -14,7 +14,7 @@ use crate::bind::prior::Earlier;
 use kernel::{AxisId, AxisTile, CpuMapping, Mapping, Schedule};
 use layout::Arrange;
 use layout::DimBox;
-use machine::{Bound, Cost, Work};
+use machine::{Bound, Cost, Work, units};
 use plan::Why;
 use std::sync::Arc;
 
@@ -128,8 +128,8 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
         subject: name.into(),
         choice: how,
         reason: format!(
-            "predicted {:.1} us, bound by {}; as good for its size as there",
-            cost.time_s * 1e6,
+            "predicted {}, bound by {}; as good for its size as there",
+            units::seconds(cost.time_s),
             cost.bound
         ),
         alternatives: vec![],

@@ -208,7 +208,7 @@ impl Lowering<'_> {
         let Some(operands) = whole.operands(dir, reverse) else {
             return self.fail(
                 n,
-                "its inputs cannot be taken apart; bind symbolic dims with --dim",
+                "its inputs cannot be taken apart; give its symbolic dimensions sizes with --dim",
             );
         };
         let name = self.recurrent_name(n, spec.directions(), dir);
@@ -246,7 +246,7 @@ impl Lowering<'_> {
         if layer.build(lengths, operands.initial, y, &last).is_none() {
             return self.fail(
                 n,
-                "its operands do not fit its axes; bind symbolic dims with --dim",
+                "its operands do not fit its axes; give its symbolic dimensions sizes with --dim",
             );
         }
         let (kernel, args) = layer.builder.finish();

@@ -128,7 +128,9 @@ impl Compiler<'_> {
             .bounds(d)
             .map(|r| r.hi)
             .or_else(|| self.dims.at_top(d))
-            .ok_or_else(|| format!("the size '{d}' has no upper bound in the plan's box"))
+            .ok_or_else(|| {
+                format!("the size '{d}' has no upper bound among the sizes that the plan covers")
+            })
     }
 
     fn axes(&mut self) -> Result<(), String> {
