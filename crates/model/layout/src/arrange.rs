@@ -7,6 +7,14 @@ use std::cmp::Ordering;
 
 /// Lists that can be sorted. Elements that are equal keep their order.
 pub trait Arrange<T> {
+    /// Sorts by the order that elements have.
+    fn arrange(&mut self)
+    where
+        T: Ord,
+    {
+        self.arrange_by(T::cmp);
+    }
+
     /// Sorts by an order of elements.
     fn arrange_by(&mut self, order: impl FnMut(&T, &T) -> Ordering);
 

@@ -1,5 +1,6 @@
 //! Symbolic dimensions: polynomials over named sizes in normal form, so that equal sizes compare equal. Every
 //! size, stride and offset above this crate is a [`Dim`]; ranges of symbols are in `dimbox`.
+use crate::Arrange;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -567,7 +568,7 @@ fn add_ref(p: &mut Poly, m: &[Atom], c: i64) {
 
 fn mul_monomials(a: &[Atom], b: &[Atom]) -> Vec<Atom> {
     let mut m: Vec<Atom> = a.iter().chain(b).cloned().collect();
-    m.sort();
+    m.arrange();
     m
 }
 

@@ -1,6 +1,6 @@
 //! Boxes of dimensions: a range per symbol, and bounds of dimension expressions over them. Plans state the
 //! sizes that they cover as a [`DimBox`]; the verifier proves with these bounds.
-use crate::{Dim, Sym};
+use crate::{Arrange, Dim, Inserted, Sym};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -120,7 +120,7 @@ impl DimBox {
     /// that intervals are exact. `None` for other sums.
     fn apart(&self, dim: &Dim) -> Option<Option<Range>> {
         let mut atoms: Vec<&crate::Atom> = dim.terms().flat_map(|t| t.1).collect();
-        atoms.sort_unstable();
+        atoms.arrange();
         if atoms.windows(2).any(|w| w[0] == w[1]) {
             return None;
         }
@@ -246,7 +246,7 @@ fn monotone(poly: &Poly, ranges: &mut [Range]) -> Option<Range> {
 impl FromIterator<(Sym, Range)> for DimBox {
     fn from_iter<T: IntoIterator<Item = (Sym, Range)>>(iter: T) -> DimBox {
         DimBox {
-            ranges: iter.into_iter().collect(),
+            ranges: iter.into_iter().inserted(),
         }
     }
 }

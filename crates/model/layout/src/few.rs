@@ -3,6 +3,7 @@
 //! Planning goes through millions of statements with some tiles each and instructions with some registers each; lists
 //! on the heap for them took a third of its time. The library that a program needs may bring 25 packages from outside (see
 //! ARCHITECTURE.md), and a crate for this would be one more.
+use crate::Arrange;
 use std::ops::{Deref, DerefMut};
 
 /// A list whose elements lie in it up to `N`, and on the heap beyond.
@@ -87,7 +88,7 @@ impl<T: Copy + Default, const N: usize> Few<T, N> {
 impl<T: Copy + Default + Ord, const N: usize> Few<T, N> {
     /// In ascending order, each once.
     pub fn sort_and_dedup(&mut self) {
-        self.sort_unstable();
+        self.arrange();
         let mut last = None;
         self.retain(|v| last.replace(*v) != Some(*v));
     }

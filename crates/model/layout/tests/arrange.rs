@@ -20,6 +20,9 @@ fn lists_of_any_length_are_sorted_and_equal_elements_keep_their_order() {
             expected.sort_by_key(|e| Reverse(e.0));
             given.arrange_by(|a, b| b.0.cmp(&a.0));
             assert_eq!(given, expected);
+            expected.sort();
+            given.arrange();
+            assert_eq!(given, expected);
         }
     }
 }

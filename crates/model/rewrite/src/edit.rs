@@ -3,8 +3,7 @@ use crate::{Change, Error, Fuel, Rewritten};
 use graph::{
     Assumption, Graph, Node, NodeId, Op, Origin, SymbolSource, Value, ValueId, ValueSource,
 };
-use layout::Inserted;
-use layout::{DType, Dim, Sym};
+use layout::{DType, Dim, Inserted, Sym};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use tensor::Tensor;
@@ -123,7 +122,7 @@ impl<'f> Edit<'f> {
     /// Nodes that read `v`, each once.
     pub(crate) fn readers(&self, v: ValueId) -> BTreeSet<NodeId> {
         let all = self.readers[v.0 as usize].keys();
-        all.map(|n| NodeId(*n)).collect()
+        all.map(|n| NodeId(*n)).inserted()
     }
 
     /// The only node that reads `v`, when nothing else needs it.
@@ -340,7 +339,7 @@ impl<'f> Edit<'f> {
         for a in of_bodies(&self.graph, &self.graph.nodes[n.0 as usize].op) {
             let assumed = &mut self.assumed;
             let known =
-                assumed.get_or_insert_with(|| self.graph.assumptions.iter().map(pair).collect());
+                assumed.get_or_insert_with(|| self.graph.assumptions.iter().map(pair).inserted());
             if known.insert(pair(&a)) {
                 self.graph.assumptions.push(a);
             }
@@ -396,7 +395,7 @@ impl<'f> Edit<'f> {
     pub(crate) fn credit(&mut self, n: NodeId, origins: &[Origin]) {
         let list = &mut self.graph.nodes[n.0 as usize].origins;
         let known = self.credited.entry(n.0);
-        let known = known.or_insert_with(|| list.iter().cloned().collect());
+        let known = known.or_insert_with(|| list.iter().cloned().inserted());
         for o in origins {
             if known.insert(o.clone()) {
                 self.touched = true;

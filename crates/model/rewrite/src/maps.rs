@@ -5,6 +5,7 @@ use crate::pattern::scalar_constant;
 use crate::{Error, Fuel, Rewritten};
 use expr::{Expr, ExprBuilder, Inst};
 use graph::{Graph, NodeId, Op, ValueId, View};
+use layout::Arrange;
 
 pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
     let mut e = Edit::new("maps", graph, fuel);
@@ -85,7 +86,7 @@ pub(crate) fn slots(e: &Expr) -> Vec<u32> {
         _ => None,
     };
     let mut used: Vec<u32> = e.insts.iter().filter_map(slot).collect();
-    used.sort_unstable();
+    used.arrange();
     used.dedup();
     used
 }

@@ -1,8 +1,7 @@
 //! A builder for kernels, statement by statement. Tests and measuring commands use it; the planner has its own.
 use crate::kernel::*;
 use expr::{Expr, ExprBuilder, Monoid};
-use layout::Arrange;
-use layout::{DType, Dim};
+use layout::{Arrange, DType, Dim};
 
 /// Assembles a kernel statement by statement.
 #[derive(Clone, Debug)]
@@ -53,7 +52,7 @@ impl KernelBuilder {
     /// A tile over `axes`, in any order.
     pub fn tile(&mut self, name: &str, dtype: DType, axes: &[AxisId]) -> TileId {
         let mut axes = axes.to_vec();
-        axes.sort_unstable();
+        axes.arrange();
         axes.dedup();
         self.k.tiles.push(Tile {
             name: name.into(),

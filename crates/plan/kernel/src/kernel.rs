@@ -1,7 +1,7 @@
 //! The data of kernels: axes, operands with their accesses, tiles and statements. The planner builds them;
 //! schedules (`schedule`) say how they run. Rules are in `verify`.
 use expr::{Expr, Monoid};
-use layout::{DType, Dim, Leaf};
+use layout::{Arrange, DType, Dim, Leaf};
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 
@@ -517,7 +517,7 @@ impl Kernel {
             _ => None,
         };
         let mut axes: Vec<AxisId> = self.body.iter().filter_map(along).collect();
-        axes.sort_unstable();
+        axes.arrange();
         axes.dedup();
         axes
     }

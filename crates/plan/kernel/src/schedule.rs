@@ -1,7 +1,7 @@
 //! The data of schedules: tiles, grid and loop order, places of tiles, and the backend's mapping. The planner
 //! chooses them, `lower` makes loops of them; no executor or emitter chooses anything else.
 use crate::{AxisId, AxisTile, Code, TileId};
-use layout::DType;
+use layout::{Arrange, DType};
 use machine::NumType;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -346,7 +346,7 @@ impl GpuMapping {
             .filter(|s| s.count > 1)
             .map(|s| (s.stride, s.count))
             .collect();
-        all.sort_unstable();
+        all.arrange();
         all.dedup();
         all
     }

@@ -2,7 +2,7 @@
 //! per model and binds it to plans; control flow is segments of it.
 use crate::{MadeOnce, PlanError, Why};
 use kernel::{Given, Kernel};
-use layout::{DType, Dim, Layout, Sym};
+use layout::{Arrange, DType, Dim, Layout, Sym};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tensor::{Attr, Attrs, WeightId, WeightStore};
@@ -388,7 +388,7 @@ impl Program {
             Some(s) => s.items().iter().for_each(|i| out.extend(i.reads())),
             None => {}
         }
-        out.sort_unstable();
+        out.arrange();
         out.dedup();
         out
     }

@@ -1,8 +1,7 @@
 //! Subprograms: a program is cut before sizes that only the data gives, and each part is planned once those are
 //! known. The runtime runs them one after the other; planning them is the planner's.
 use crate::{Item, ItemWork, Program, ProgramSymbol, Segment, SymbolOrigin, ValueIx, ValueOrigin};
-use layout::Inserted;
-use layout::{Sym, Symbols};
+use layout::{Inserted, Sym, Symbols};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Segments of a program between two sizes that only the data gives, as a program that holds
@@ -54,8 +53,8 @@ impl Program {
             constraints: BTreeMap::new(),
             whys: BTreeMap::new(),
             savings: BTreeMap::new(),
-            outputs: self.outputs.iter().map(|o| o.1).collect(),
-            passed: self.passed.iter().copied().collect(),
+            outputs: self.outputs.iter().map(|o| o.1).inserted(),
+            passed: self.passed.iter().copied().inserted(),
         };
         for (i, s) in self.symbols.iter().enumerate() {
             if let SymbolOrigin::Late { value, .. } = s.origin {
@@ -316,7 +315,7 @@ impl Program {
         }
         let about = |of: &BTreeMap<String, Vec<usize>>| -> BTreeSet<usize> {
             let each = nodes.iter().filter_map(|n| of.get(*n));
-            each.flatten().copied().collect()
+            each.flatten().copied().inserted()
         };
         let whys = about(&cuts.whys).into_iter().map(|i| self.whys[i].clone());
         let savings = about(&cuts.savings)

@@ -1,5 +1,6 @@
 //! Decisions with their reasons and alternatives. The planner records one for every choice; the report prints
 //! them.
+use layout::Inserted;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -38,7 +39,7 @@ impl<'a> Decisions<'a> {
         Decisions(
             keyed
                 .map(|w| ((w.subject.as_str(), w.pass.as_str()), w))
-                .collect(),
+                .inserted(),
         )
     }
 

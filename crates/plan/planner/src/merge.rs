@@ -8,8 +8,7 @@
 use crate::kernels::simplify::simplify;
 use expr::Inst;
 use kernel::{Access, Axis, AxisId, Family, Kernel, Operand, OperandId, Role, Stmt, Term, TileId};
-use layout::{Arrange, Inserted};
-use layout::{Dim, Leaf};
+use layout::{Arrange, Dim, Inserted, Leaf};
 use plan::{Fate, Item, ItemWork, Program, Segment, ValueIx};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -470,7 +469,7 @@ fn merged(
         let mut tile = tile.clone();
         tile.name = unique(&tile.name, k.tiles.iter().map(|x| x.name.as_str()));
         tile.axes.iter_mut().for_each(|a| *a = n.axis(*a));
-        tile.axes.sort_unstable();
+        tile.axes.arrange();
         n.tiles.push(k.tiles.len() as TileId);
         k.tiles.push(tile);
     }

@@ -10,8 +10,7 @@ use expr::{ExprBuilder, Inst};
 use kernel::{
     Access, AxisId, Family, Kernel, Operand, OperandId, Role, Stmt, Term, Tile, TileId, TileIds,
 };
-use layout::Inserted;
-use layout::{Dim, Layout};
+use layout::{Dim, Inserted, Layout};
 use plan::{Fate, Item, ItemWork, Program, ProgramValue, Segment, ValueIx, ValueOrigin};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -155,7 +154,7 @@ fn parting(kernel: &Kernel, at: usize) -> Option<ItemSplit> {
         .flat_map(|&i| kernel.body[i].writes())
         .inserted();
     let of_rest = |f: &dyn Fn(&Stmt) -> TileIds| -> BTreeSet<TileId> {
-        rest.iter().flat_map(|&i| f(&kernel.body[i])).collect()
+        rest.iter().flat_map(|&i| f(&kernel.body[i])).inserted()
     };
     let (reads, writes) = (of_rest(&Stmt::reads), of_rest(&Stmt::writes));
     let mut crossing = made

@@ -3,7 +3,7 @@
 
 use expr::{Binary, Expr, ExprBuilder, Monoid, Unary};
 use kernel::{Access, AxisId, Family, Kernel, KernelBuilder, Stmt, Term, TileId};
-use layout::{DType, Dim};
+use layout::{Arrange, DType, Dim};
 
 /// A kernel over axes whose extents are symbols of their names.
 fn over(name: &str, family: Family, axes: &[&str]) -> KernelBuilder {
@@ -19,7 +19,7 @@ fn load(make: &mut KernelBuilder, name: &str, dtype: DType, terms: &[(AxisId, Di
         .iter()
         .map(|(a, stride)| Term::flat(*a, make.extent(*a), stride.clone()))
         .collect();
-    terms.sort_by_key(|t| t.axis);
+    terms.arrange_by_key(|t| t.axis);
     make.load(name, dtype, Access::strided(Dim::ZERO, terms), elements)
 }
 

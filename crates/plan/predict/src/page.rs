@@ -3,6 +3,7 @@
 use crate::fit::family;
 use crate::report::Pair;
 use crate::{Constants, Errors, PredictError};
+use layout::Arrange;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -275,7 +276,7 @@ fn plot(name: &str, list: &[&Pair]) -> String {
     }
     // The ten with most rows have a colour and a name.
     let mut order: Vec<&str> = gpus.keys().copied().collect();
-    order.sort_by_key(|g| std::cmp::Reverse(gpus[g].len()));
+    order.arrange_by_key(|g| std::cmp::Reverse(gpus[g].len()));
     for (i, g) in order.iter().enumerate() {
         let (colour, points) = (COLOURS[i.min(COLOURS.len() - 1)], &gpus[g]);
         let n = points.len().min(DOTS);

@@ -11,6 +11,7 @@ use crate::trial::{Prepared, Trial, TrialShare};
 use crate::watch::{Capture, Observed, Watch};
 use crate::{Engine, RunError, batching};
 use device::{Permit, Recycler};
+use layout::Inserted;
 use machine::Way;
 use plan::{Plan, PlanSegment, Program};
 use std::collections::BTreeSet;
@@ -181,7 +182,7 @@ impl SessionHandle {
     pub fn launched(&self) -> BTreeSet<Way> {
         let epochs = self.plan_set.epochs();
         let blocks = epochs.iter().flat_map(|e| &e.blocks);
-        blocks.filter_map(|b| b.exe.way()).collect()
+        blocks.filter_map(|b| b.exe.way()).inserted()
     }
 
     /// Some requests run with this plan.

@@ -7,8 +7,7 @@ use crate::recycled::output;
 use crate::value::Value;
 use crate::{Engine, RunError};
 use device::{AlignedBytes, DeviceError, Executable, Permit, Recycler, Request, State};
-use layout::Inserted;
-use layout::{DType, Dim, DimBox, Sym};
+use layout::{DType, Dim, DimBox, Inserted, Sym};
 use plan::{
     Allotment, Block, Item, ItemWork, PlanSegment, Program, Segment, SymbolOrigin, Timeline,
     ValueIx, ValueOrigin,
@@ -166,7 +165,7 @@ pub(crate) fn run_on<'v>(
     depth: usize,
 ) -> Result<Vec<Value<'v>>, RunError> {
     let program = &plan_set.program;
-    let mut slots: Slots<'v> = program.inputs.iter().copied().zip(inputs).collect();
+    let mut slots: Slots<'v> = program.inputs.iter().copied().zip(inputs).inserted();
     let mut block = 0;
     // A plan of one block has what it makes counted when it is planned.
     let counted = depth > 0 || epoch.plan.plan().segments.len() > 1;

@@ -7,7 +7,7 @@ use crate::streams::{
     BatchAxes, BatchMember, MessageBatch, StreamSetup, StreamState, given_extent,
 };
 use crate::{Cancel, RunError, Session, stack};
-use layout::Sym;
+use layout::{Inserted, Sym};
 use tensor::Tensor;
 
 /// The inputs of several messages as those of one request: `pads` rows of zeros stand in front of each one's cache,
@@ -131,7 +131,7 @@ fn run_batch(session: &Session, members: &mut [&mut BatchMember]) -> Result<(), 
             false if ragged(s) => (s.clone(), *length as i64),
             false => (s.clone(), *v),
         });
-        next.push(next_shapes(&setup, &own.collect::<Env>())?);
+        next.push(next_shapes(&setup, &own.inserted())?);
     }
     for (((m, outs), began), shapes) in members.iter_mut().zip(parts).zip(began).zip(next) {
         m.state.shapes = shapes;

@@ -18,6 +18,7 @@ use device::{
     AlignedBytes, Device, DeviceError, Executable, Frame, HostMemory, HostPart, Place, Remote,
     Request, State, UnifiedRequest,
 };
+use layout::Arrange;
 use machine::Way;
 use plan::{Activity, Block, Bound, BufferKind, Params, Size, VerifiedPlan};
 use std::collections::VecDeque;
@@ -816,7 +817,7 @@ impl CudaExecutable {
     ) -> Result<Vec<Vec<usize>>, DeviceError> {
         let all = self.steps.names.len();
         let mut order: Vec<usize> = (0..self.inputs.len()).collect();
-        order.sort_by_key(|&i| self.inputs[i].step);
+        order.arrange_by_key(|&i| self.inputs[i].step);
         let mut waits: Vec<Vec<usize>> = vec![vec![]; all];
         for i in order {
             let port = &self.inputs[i];

@@ -7,6 +7,7 @@ use crate::place::{Constant, Gpu};
 use crate::pool::Block as Memory;
 use crate::steps::{CompiledSteps, CopyDirection, Words, Work};
 use device::{Device, DeviceError, HostMemory, HostPart, HostView};
+use layout::Arrange;
 use plan::{Block, Bound, BufferKind, Params, VerifiedPlan};
 use std::sync::{Arc, Mutex};
 use tensor::{Bytes, WeightStore};
@@ -148,7 +149,7 @@ impl Budget<'_> {
         let may = |i: usize| wanted[i] && !fixed[i] && size(i) >= SMALL;
         let of_step = |s: &Vec<usize>| {
             let mut own: Vec<usize> = s.iter().copied().filter(|&r| may(r)).collect();
-            own.sort_unstable();
+            own.arrange();
             own.dedup();
             own.into_iter().map(size).sum::<u64>()
         };
@@ -226,7 +227,7 @@ impl PersistentBuffers {
         let mut loads = vec![];
         for s in &steps.reads {
             let mut own: Vec<usize> = s.iter().copied().filter(|&r| streamed[r]).collect();
-            own.sort_unstable();
+            own.arrange();
             own.dedup();
             let mut at = 0;
             loads.push(

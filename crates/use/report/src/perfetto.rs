@@ -1,6 +1,6 @@
 //! Timelines as Perfetto traces (protobuf, written by hand: a few fields of one message).
 use crate::{Profile, StepProfile, units};
-use layout::Arrange;
+use layout::{Arrange, Inserted};
 use plan::{Activity, Timeline};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -217,7 +217,7 @@ pub fn perfetto_trace(profile: &Profile, timeline: &Timeline) -> Vec<u8> {
         .steps
         .iter()
         .map(|s| (s.step.name.as_str(), s))
-        .collect();
+        .inserted();
     let name = |step: u32| timeline.steps.get(step as usize).map_or("", String::as_str);
     let mut t = Trace::default();
     t.process(
@@ -228,7 +228,7 @@ pub fn perfetto_trace(profile: &Profile, timeline: &Timeline) -> Vec<u8> {
         2,
         &format!("predicted: {} on {}", profile.model, profile.machine),
     );
-    let workers: BTreeSet<u32> = timeline.spans.iter().map(|s| s.worker).collect();
+    let workers: BTreeSet<u32> = timeline.spans.iter().map(|s| s.worker).inserted();
     let mut tracks = BTreeMap::new();
     for w in workers {
         let text = match w {

@@ -1,7 +1,7 @@
 //! A step as every report shows it: schedule, traffic, bound.
 use crate::units;
 use kernel::{Mapping, Schedule};
-use layout::DimBox;
+use layout::{DimBox, Inserted};
 use machine::Work;
 use plan::{Decisions, Step, StepWork};
 use serde::Serialize;
@@ -61,7 +61,7 @@ fn meaning(family: &str) -> Option<&'static str> {
 
 /// What the kinds of kernels in a table are, each once; a sentence and a blank, or nothing.
 pub(crate) fn kinds<'f>(families: impl Iterator<Item = &'f str>) -> String {
-    let families: BTreeSet<&str> = families.collect();
+    let families: BTreeSet<&str> = families.inserted();
     let each = families
         .iter()
         .filter_map(|f| Some(format!("{f} is {}", meaning(f)?)));

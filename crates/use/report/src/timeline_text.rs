@@ -1,6 +1,7 @@
 //! A timeline as text.
 use crate::table::Style;
 use crate::{Profile, units};
+use layout::Inserted;
 use plan::Timeline;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -39,8 +40,8 @@ pub fn timeline_text(profile: &Profile, timeline: &Timeline, style: Style) -> St
         .steps
         .iter()
         .map(|s| (s.step.name.as_str(), s.step.family.as_str()))
-        .collect();
-    let families: BTreeSet<&str> = family_of.values().copied().collect();
+        .inserted();
+    let families: BTreeSet<&str> = family_of.values().copied().inserted();
     let letters = letters(&families);
     let wide = end as f64 / columns as f64;
     // Per worker and column: nanoseconds at each family.

@@ -1,6 +1,6 @@
 //! Timelines as Chrome traces.
 use crate::{Profile, StepProfile};
-use layout::Arrange;
+use layout::{Arrange, Inserted};
 use plan::{Activity, Mark, Timeline};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ pub fn chrome_trace(profile: &Profile, timeline: &Timeline) -> String {
         .steps
         .iter()
         .map(|s| (s.step.name.as_str(), s))
-        .collect();
+        .inserted();
     let mut events: Vec<Value> = Vec::new();
     named(&mut events, profile, timeline);
     measured(&mut events, &by_name, timeline);
@@ -41,7 +41,7 @@ fn named(events: &mut Vec<Value>, profile: &Profile, timeline: &Timeline) {
         format!("predicted: {} on {}", profile.model, profile.machine),
     ));
     events.push(name(2, 0, "thread_name", "plan".into()));
-    let workers: BTreeSet<u32> = timeline.spans.iter().map(|s| s.worker).collect();
+    let workers: BTreeSet<u32> = timeline.spans.iter().map(|s| s.worker).inserted();
     for w in workers {
         let text = if w == 0 {
             "worker 0 (caller)".to_string()

@@ -1,7 +1,7 @@
 //! A plan's decisions: grouped by what was decided, or those about one step.
 use crate::table::Style;
 use crate::{PlanView, StepView, units};
-use layout::Arrange;
+use layout::{Arrange, Inserted};
 use plan::Why;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -45,7 +45,7 @@ struct Group<'a> {
 
 /// Decisions by pass, and within one by kind, in the order of the first of each.
 fn groups(whys: &[Why]) -> Vec<(&str, Vec<Group<'_>>)> {
-    let names: BTreeSet<&str> = whys.iter().map(|w| first_name(&w.subject)).collect();
+    let names: BTreeSet<&str> = whys.iter().map(|w| first_name(&w.subject)).inserted();
     let mut passes: Vec<(&str, Vec<Group>)> = Vec::new();
     let mut at: BTreeMap<(&str, String), (usize, usize)> = BTreeMap::new();
     for w in whys {

@@ -3,7 +3,7 @@
 use crate::cache::Store;
 use crate::{Cache, Error, Operator};
 use graph::Graph;
-use layout::{Dim, DimBox, Sym};
+use layout::{Dim, DimBox, Inserted, Sym};
 use plan::{Program, Why};
 pub use planner::Precision;
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ impl ModelOptions {
         }
         Ok(onnx::ImportOptions {
             shapes,
-            dims: fixed.map(|(name, r)| (name.to_string(), r.lo)).collect(),
+            dims: fixed.map(|(name, r)| (name.to_string(), r.lo)).inserted(),
             customs: crate::custom::operators(self)?,
             taken: self.taken.clone(),
             late: self.late.clone(),

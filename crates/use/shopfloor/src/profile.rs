@@ -1,6 +1,7 @@
 //! Predicted beside measured.
 use crate::{Error, Session, Timeline, inputs};
 use kernel::TileProgram;
+use layout::Arrange;
 use machine::Work;
 use plan::{Decisions, VerifiedPlan};
 use report::{HowRun, Profile, ProfileInput, StepView};
@@ -164,7 +165,7 @@ impl Threads {
                 Some((number, folder.join("schedstat")))
             })
             .collect();
-        residents.sort();
+        residents.arrange();
         let caller = PathBuf::from("/proc/thread-self/schedstat");
         let all = std::iter::once(caller).chain(residents.into_iter().map(|r| r.1));
         Threads(all.filter(|p| p.is_file()).collect())

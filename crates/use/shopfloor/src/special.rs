@@ -1,7 +1,7 @@
 //! A model planned anew for sizes that its program for all sizes does not hold for.
 use crate::cache::Store;
 use crate::{Model, ModelOptions};
-use layout::Dim;
+use layout::{Dim, Inserted};
 use plan::Program;
 use runtime::{Bound, Specialise};
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ impl Specialise for Source {
                 .iter()
                 .cloned()
                 .zip(shapes.iter().map(whole))
-                .collect();
+                .inserted();
             options.dims = Default::default();
         }
         options.taken.extend(bound.taken.clone());

@@ -2,6 +2,7 @@
 use crate::SimError;
 use crate::cost::StepTime;
 use crate::scenario::{ModelSpec, Scenario, StepSpec};
+use layout::Arrange;
 use machine::{Change, Efficiencies, Machine, NumType, UnitClass, Work, explain, predict};
 use plan::division::{self, Division, Prediction, ladder, on_shares, value};
 use plan::{Goal, Observations, Why};
@@ -444,7 +445,7 @@ impl Backend for WorkBackend {
                 why,
             });
         }
-        out.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+        out.arrange_by(|a, b| b.gain.total_cmp(&a.gain));
         Ok(out)
     }
 }

@@ -1,6 +1,7 @@
 //! A simulated device: workers, runs, what a window sees of them.
 use crate::backend::{Offer, Way};
 use crate::cost::StepTime;
+use layout::Arrange;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use supervisor::admission::{RequestId, RunId, Scheduler};
@@ -145,7 +146,7 @@ impl Device {
         let mut free: Vec<usize> = (0..self.workers.len())
             .filter(|&i| self.workers[i].run.is_none() && !self.workers[i].dead)
             .collect();
-        free.sort_by(|&a, &b| {
+        free.arrange_by(|&a, &b| {
             let (x, y) = (&self.workers[a], &self.workers[b]);
             (x.avoid, x.free_at, a)
                 .partial_cmp(&(y.avoid, y.free_at, b))

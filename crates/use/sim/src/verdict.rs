@@ -4,6 +4,7 @@ use crate::backend::Backend;
 use crate::outcome::{Outcome, Span, Unfinished};
 use crate::scenario::{Expect, Metric, Scenario};
 use crate::world::{Setup, run};
+use layout::Arrange;
 use plan::division::ladder;
 use report::{Align, Style, Table};
 use serde::Serialize;
@@ -229,7 +230,7 @@ fn static_runs(
             .iter()
             .map(|t| t.size.unwrap_or(scenario.models[model].size))
             .collect();
-        sizes.sort_unstable();
+        sizes.arrange();
         sizes.dedup();
         for variant in 0..backend.variants(model).max(1) {
             for workers in ladder(most) {

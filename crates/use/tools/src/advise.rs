@@ -4,7 +4,7 @@ use crate::planview;
 use crate::targets::Planning;
 use device::is_road;
 use kernel::{Family, Role, Target};
-use layout::DimBox;
+use layout::{Arrange, DimBox};
 use machine::{MachineKind, NumType, Phase, UnitClass, WayTime, Work, predict_phases};
 use plan::{Block, BufferKind, Plan, Step, StepWork};
 use planview::Whole;
@@ -169,7 +169,7 @@ fn fuse(s: &Subject) -> Advice {
             }
         }
     }
-    found.sort_by(|x, y| y.0.total_cmp(&x.0));
+    found.arrange_by(|x, y| y.0.total_cmp(&x.0));
     for (gain, a, b, bytes) in found {
         // A step becomes part of one pair.
         if taken
@@ -551,7 +551,7 @@ pub fn advise(
     if machine.kind == MachineKind::Cpu {
         advice.retain(|a| a.kind != "on device");
     }
-    advice.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+    advice.arrange_by(|a, b| b.gain.total_cmp(&a.gain));
     let view = AdviceView {
         model: model.program().name.clone(),
         dims: inputs::dims_text(&model, &dims),

@@ -1,4 +1,5 @@
 //! A copy of a model with its plan's facts in `metadata_props`, which graph viewers show.
+use layout::Inserted;
 use plan::{Fate, NodeFate, Plan};
 use report::{PlanView, StepView, units};
 use shopfloor::{Error, Model};
@@ -31,13 +32,13 @@ impl<'a> Facts<'a> {
         }
         Facts {
             view,
-            steps: view.steps.iter().map(|s| (s.name.as_str(), s)).collect(),
+            steps: view.steps.iter().map(|s| (s.name.as_str(), s)).inserted(),
             fates: model
                 .program()
                 .fates
                 .iter()
                 .map(|f| (f.node.as_str(), f))
-                .collect(),
+                .inserted(),
             fused,
         }
     }

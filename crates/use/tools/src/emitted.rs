@@ -1,7 +1,7 @@
 //! What a planned step is printed as: its tile program, and the text and machine code of a GPU.
 use emit::ptx::ParamValue;
 use kernel::{Given, Kernel, Mapping, Role, Schedule, TileProgram};
-use layout::{DType, Dim};
+use layout::{Arrange, DType, Dim};
 use plan::{Block, Plan, StepWork};
 use shopfloor::{Error, Machine};
 use std::ffi::OsStr;
@@ -272,7 +272,7 @@ fn tool(variable: &str, name: &str) -> PathBuf {
         .map(|e| e.path().join(name))
         .filter(|p| p.is_file())
         .collect();
-    kept.sort();
+    kept.arrange();
     kept.pop().unwrap_or_else(|| name.into())
 }
 

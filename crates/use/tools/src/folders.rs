@@ -1,4 +1,5 @@
 //! Test folders in ONNX's own form: a model, inputs and the outputs expected of it.
+use layout::{Arrange, Inserted};
 use onnx::proto::ValueInfo;
 use shopfloor::{Error, Model, ModelOptions, SessionBuilder};
 use std::collections::BTreeSet;
@@ -78,7 +79,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     for e in std::fs::read_dir(folder).map_err(|e| io(folder, e))? {
         out.push(e.map_err(|e| io(folder, e))?.path());
     }
-    out.sort();
+    out.arrange();
     Ok(out)
 }
 
@@ -109,7 +110,7 @@ pub fn find_test_folders(dirs: &[PathBuf]) -> Result<Vec<TestFolder>, Error> {
         let below = |p: &PathBuf| p.symlink_metadata().is_ok_and(|m| m.is_dir());
         open.extend(inside.into_iter().filter(below).map(|p| (p, depth + 1)));
     }
-    out.sort();
+    out.arrange();
     out.dedup();
     Ok(out)
 }
@@ -124,7 +125,7 @@ fn numbered(files: &[PathBuf], prefix: &str) -> Vec<(usize, PathBuf)> {
         .iter()
         .filter_map(|p| Some((number(p)?, p.clone())))
         .collect();
-    found.sort();
+    found.arrange();
     found
 }
 
@@ -176,7 +177,7 @@ fn run(
     let model = Model::open(&path, options)?;
     let file = onnx::ModelFile::open(&path).map_err(onnx::ImportError::from)?;
     let g = &file.model.graph;
-    let weights: BTreeSet<&str> = g.initializers.iter().map(|t| t.name.as_str()).collect();
+    let weights: BTreeSet<&str> = g.initializers.iter().map(|t| t.name.as_str()).inserted();
     let weight = |v: &&ValueInfo| !weights.contains(v.name.as_str());
     let own: Vec<&ValueInfo> = g.inputs.iter().filter(weight).collect();
     let all: Vec<&ValueInfo> = g.inputs.iter().collect();

@@ -1,6 +1,6 @@
 //! What there is to know of a model before it is planned.
 use kernel::{CpuMapping, Kernel, Mapping, Place, Schedule, TileProgram};
-use layout::Dim;
+use layout::{Dim, Inserted};
 use onnx::proto::{
     AttributeValue, DataType, Dimension, Graph as ModelGraph, Node as ModelNode, TensorData, Type,
 };
@@ -94,7 +94,7 @@ fn parameters(g: &ModelGraph, depth: usize) -> u64 {
 }
 
 fn stated(values: &[onnx::proto::ValueInfo], g: &ModelGraph) -> Vec<InspectedValue> {
-    let weights: BTreeSet<&str> = g.initializers.iter().map(|t| t.name.as_str()).collect();
+    let weights: BTreeSet<&str> = g.initializers.iter().map(|t| t.name.as_str()).inserted();
     values
         .iter()
         .filter(|v| !weights.contains(v.name.as_str()))

@@ -1,4 +1,5 @@
 //! How long a model takes to be ready: in new processes with and without a cache, and in this one.
+use layout::Arrange;
 use report::{LoadReport, Planned, PlanningMs, ProcessMs};
 use shopfloor::{Cache, Error, Model, ModelOptions, SessionBuilder, inputs};
 use std::path::Path;
@@ -99,7 +100,7 @@ pub fn load_times(
             )))?,
         });
     }
-    firsts.sort_by(|a, b| a.loading().total_cmp(&b.loading()));
+    firsts.arrange_by(|a, b| a.loading().total_cmp(&b.loading()));
     let first = firsts.swap_remove(FIRSTS / 2);
     let mut second = Vec::new();
     for i in 0..SECONDS {

@@ -1,7 +1,7 @@
 //! The work of every node of a model by itself, before anything is rewritten or fused.
 use crate::inspect::unscheduled;
 use graph::{Graph, GraphBuilder, Node, Op, ValueId};
-use layout::Dim;
+use layout::{Dim, Inserted};
 use machine::Machine;
 use plan::{ItemWork, Segment};
 use report::InspectedNode;
@@ -69,7 +69,7 @@ impl Walk<'_> {
             for v in members.iter().flat_map(|&m| &g.nodes[m].inputs) {
                 *read.entry(*v).or_default() += 1;
             }
-            let taken: BTreeSet<ValueId> = read.keys().filter(|v| !own(v)).copied().collect();
+            let taken: BTreeSet<ValueId> = read.keys().filter(|v| !own(v)).copied().inserted();
             let given = members.iter().flat_map(|&m| &g.nodes[m].outputs);
             let given = given.filter(|v| {
                 readers.get(v).copied().unwrap_or(0) > read.get(v).copied().unwrap_or(0)

@@ -1,6 +1,7 @@
 //! Report pages: a profile or a plan with everything that explains it, as one file.
 use crate::planview;
 use crate::targets::{Kernels, Planning};
+use layout::Inserted;
 use machine::Work;
 use plan::Plan;
 use report::page::{Baseline, PageData, PageInput};
@@ -121,7 +122,7 @@ pub fn of_plan(
         .dims
         .iter()
         .map(|(n, r)| (n.to_string(), r.hi))
-        .collect();
+        .inserted();
     PageData::new(PageInput {
         plans: &[plan],
         machines: &machines_of(plan, std::slice::from_ref(machine)),

@@ -1,6 +1,6 @@
 //! Plans to look at, to save and to load.
 use crate::targets::{self, Planning};
-use layout::DimBox;
+use layout::{Arrange, DimBox, Inserted};
 use machine::WayTime;
 use plan::{Allotment, Decisions, Plan, PlanSegment, Planner, StepWork};
 use planner::{Placement, PlanOptions};
@@ -194,7 +194,7 @@ impl Whole {
         let inside: Vec<&BodyView> = inside.map(|(b, _)| b).collect();
         let mut taken: Vec<&str> = self.taken.iter().map(String::as_str).collect();
         taken.extend(inside.iter().flat_map(|b| &b.taken).map(String::as_str));
-        taken.sort_unstable();
+        taken.arrange();
         taken.dedup();
         if !taken.is_empty() {
             out.push(format!(
@@ -398,7 +398,7 @@ fn plan_over(
         }
         None => (None, vec![]),
     };
-    let by: BTreeSet<_> = way.iter().map(|t| t.way).collect();
+    let by: BTreeSet<_> = way.iter().map(|t| t.way).inserted();
     Ok(Whole {
         how: HowRun::of(&plan, Some(model.program()), &by),
         way,

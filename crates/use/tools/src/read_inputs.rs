@@ -1,5 +1,5 @@
 //! Inputs of requests from npz and npy files.
-use layout::DType;
+use layout::{DType, Inserted};
 use shopfloor::inputs::Named;
 use shopfloor::{Error, Model};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ pub fn read_inputs_of(
             };
             (value.name.as_str(), bytes.map_or(u64::MAX, |b| b as u64))
         })
-        .collect();
+        .inserted();
     let memory = memory.unwrap_or(u64::MAX);
     read(files, &mut |name| most.get(name).map(|m| memory.min(*m)))
 }

@@ -1,7 +1,7 @@
 //! Scenarios in virtual time, with steps of real plans where a scenario names a model file.
 use crate::targets;
 use kernel::Target;
-use layout::{DimBox, Sym};
+use layout::{Arrange, DimBox, Sym};
 use plan::division::{self, Division, Prediction, ladder};
 use plan::{Allotment, Observations, Plan, Planner as _, Serving, Why};
 use planner::{Placement, PlanOptions, Planner};
@@ -439,7 +439,7 @@ impl Backend for PlanBackend {
                 });
             }
         }
-        out.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+        out.arrange_by(|a, b| b.gain.total_cmp(&a.gain));
         Ok(out)
     }
 }

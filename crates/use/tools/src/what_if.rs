@@ -2,6 +2,7 @@
 use crate::planview;
 use crate::targets::Planning;
 use kernel::Target;
+use layout::Inserted;
 use machine::{Change, Cost, WayTime};
 use plan::{Decisions, Plan, Step, StepWork};
 use planview::Whole;
@@ -82,7 +83,7 @@ fn steps(old: &Plan, new: &Plan, machine: &Machine, target: &Target) -> Vec<Chan
     let by_name: BTreeMap<&str, &Step> = new
         .blocks()
         .flat_map(|b| b.steps.iter().map(|s| (s.name.as_str(), s)))
-        .collect();
+        .inserted();
     let label = |s: &Step| {
         let v = StepView::new(0, s, &old.dims, &Decisions::default());
         (v.nodes_text(""), v.family)

@@ -3,7 +3,7 @@ use super::types::dtype_of;
 use super::{Ctx, LowerError, Lowered, NodeView};
 use expr::{Binary, Compare, Expr, ExprBuilder, Monoid, Ref};
 use graph::{ContractSpec, Op, ValueId, View};
-use layout::{DType, Dim};
+use layout::{Arrange, DType, Dim};
 use tensor::{Attr, Attrs};
 
 /// `axis` of a tensor of `rank` as an index.
@@ -433,7 +433,7 @@ impl<'m> Ctx<'m> {
         keep: bool,
     ) -> Lowered<ValueId> {
         let mut axes = axes.to_vec();
-        axes.sort_unstable();
+        axes.arrange();
         self.add1(n, Op::Reduce { monoid, axes, keep }, &[v], name)
     }
 
@@ -580,7 +580,7 @@ pub(crate) fn axes_of(axes: &[i64], rank: usize) -> Lowered<Vec<usize>> {
         .iter()
         .map(|&a| axis_of(a, rank))
         .collect::<Lowered<Vec<_>>>()?;
-    out.sort_unstable();
+    out.arrange();
     let n = out.len();
     out.dedup();
     if out.len() != n {

@@ -1,7 +1,7 @@
 //! Inputs, outputs and metadata of a model as its file states them.
 use crate::proto::{DataType, Dimension, Model, Type, ValueInfo};
 use graph::Graph;
-use layout::DType;
+use layout::{DType, Inserted};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ pub(super) fn metadata(model: &Model) -> Metadata {
         domain: model.domain.clone(),
         description: model.description.clone(),
         version: model.model_version,
-        custom: model.metadata.iter().cloned().collect(),
+        custom: model.metadata.iter().cloned().inserted(),
     }
 }
 

@@ -2,7 +2,7 @@
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView, monoids};
 use graph::ValueId;
-use layout::Dim;
+use layout::{Arrange, Dim};
 
 pub(crate) const OPS: &[OpDef] = &[op("Einsum", lower)];
 
@@ -59,7 +59,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         }
         None => {
             let mut once: Vec<u8> = ins.iter().flatten().copied().filter(|l| l.is_ascii_alphabetic()).collect();
-            once.sort_unstable();
+            once.arrange();
             let all = once.clone();
             once.retain(|l| all.iter().filter(|x| *x == l).count() == 1);
             ellipsis.into_iter().chain(once).collect()

@@ -192,7 +192,7 @@ pub fn covered() -> Vec<(&'static str, &'static str)> {
         .flat_map(|f| f.iter())
         .map(|d| (d.domain, d.name))
         .collect();
-    all.sort_unstable();
+    all.arrange();
     all.dedup();
     all
 }
@@ -205,7 +205,7 @@ pub fn covered_versions() -> Vec<(&'static str, &'static str, i64, i64)> {
         .flat_map(|f| f.iter())
         .map(|d| (d.domain, d.name, d.opsets.0, d.opsets.1))
         .collect();
-    all.sort_unstable();
+    all.arrange();
     all.dedup();
     all
 }

@@ -1,4 +1,5 @@
 //! Transpose.
+use layout::Arrange;
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView};
 
@@ -12,7 +13,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         None => (0..rank).rev().collect(),
         Some(p) => {
             let mut sorted = p.clone();
-            sorted.sort_unstable();
+            sorted.arrange();
             if sorted != (0..rank as i64).collect::<Vec<_>>() {
                 return Err(format!("attribute 'perm' {p:?} is no order of {rank} dimensions").into());
             }

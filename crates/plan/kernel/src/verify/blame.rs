@@ -1,6 +1,7 @@
 //! Errors about a kernel, and what lists are asked.
 
 use crate::{Kernel, KernelError};
+use layout::Arrange;
 
 /// Kernel's name and a rule, to make errors of.
 pub(crate) struct Blame<'a>(&'a Kernel);
@@ -40,6 +41,6 @@ pub(crate) fn strictly_rising<T: PartialOrd>(list: &[T]) -> bool {
 /// Whether nothing is listed twice.
 pub(crate) fn unique<T: Ord + Clone>(list: &[T]) -> bool {
     let mut sorted = list.to_vec();
-    sorted.sort();
+    sorted.arrange();
     strictly_rising(&sorted)
 }

@@ -1,7 +1,7 @@
 //! Rules of tiles under other labels, and of what is carried along an ordered axis.
 use super::blame::{Blame, unique};
 use crate::{AxisId, Kernel, KernelError, Label, TileId};
-use layout::Dim;
+use layout::{Arrange, Dim};
 
 type Checked = Result<(), KernelError>;
 
@@ -41,7 +41,7 @@ pub(super) fn check(
     )?;
     axes.retain(|a| !gone.contains(a));
     axes.extend(labels.iter().map(|l| l.to));
-    axes.sort_unstable();
+    axes.arrange();
     let new = labels.iter().all(|l| !from.axes.contains(&l.to));
     b.need(new && axes == to.axes, "relabel", || {
         format!(

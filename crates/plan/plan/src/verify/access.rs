@@ -9,8 +9,7 @@
 use super::equal::Equal;
 use crate::Reach;
 use kernel::{Access, AxisId, Bound, Kernel, Operand};
-use layout::Arrange;
-use layout::{Atom, Dim, DimBox, Sym};
+use layout::{Arrange, Atom, Dim, DimBox, Sym};
 use std::collections::BTreeSet;
 
 /// Something about shapes and dimensions that a prover tries to show.
@@ -620,7 +619,7 @@ impl Prover<'_> {
         };
         let parts = s.parts(&BTreeSet::new());
         let mut periods: Vec<&Dim> = parts.iter().map(|p| &p.stride).collect();
-        periods.sort();
+        periods.arrange();
         periods.dedup();
         let folded = periods.into_iter().filter_map(|period| {
             if !self.le(&Dim::ONE, period) {
@@ -675,7 +674,7 @@ impl Prover<'_> {
             .filter(|s| shared(s, &pb))
             .chain(pb.iter().map(|p| &p.stride).filter(|s| shared(s, &pa)))
             .collect();
-        periods.sort();
+        periods.arrange();
         periods.dedup();
         periods.into_iter().any(|s| {
             if !self.le(&Dim::ONE, s) {

@@ -5,7 +5,7 @@ use crate::{
     Block, BufferKind, MAX_NODES, Pieces, PlanError, Step, StepSet, StepWork, TileMap, Wait,
 };
 use kernel::Role;
-use layout::Dim;
+use layout::{Arrange, Dim};
 use std::collections::BTreeMap;
 
 /// Pairs of uses that one plan may have looked at by themselves: neither ordered by waits nor pieces of a row.
@@ -164,7 +164,7 @@ impl Ordering {
             self.written(list, k, uses, of, i, init, has_init[i], (&b, p))?;
         }
         let mut places: Vec<u32> = k.buffers.iter().map(|x| x.place).collect();
-        places.sort_unstable();
+        places.arrange();
         places.dedup();
         places
             .into_iter()
@@ -322,7 +322,7 @@ impl Ordering {
                 order.push((first, i));
             }
         }
-        order.sort_unstable();
+        order.arrange();
         let mut touched: BTreeMap<usize, StepSet> = BTreeMap::new();
         // Owner of every piece of the arena: start to (end, buffer).
         let mut owner: BTreeMap<u64, (u64, usize)> = BTreeMap::new();

@@ -6,7 +6,7 @@
 use super::access::{Prover, Shape};
 use crate::{Step, StepWork, TileMap};
 use kernel::{Access, AxisId, AxisTile, Kernel, Schedule, Term, work};
-use layout::{Dim, DimBox};
+use layout::{Arrange, Dim, DimBox, Inserted};
 use std::collections::BTreeMap;
 
 /// How a step goes through a buffer.
@@ -96,8 +96,8 @@ fn interleaved(earlier: &Step, written: usize, step: &Step, read: usize) -> Opti
         Vec::from_iter(left.into_values()),
         Vec::from_iter(right.into_values()),
     );
-    left.sort();
-    right.sort();
+    left.arrange();
+    right.arrange();
     (left == right).then_some(())
 }
 
@@ -112,7 +112,7 @@ fn terms(k: &Kernel, a: &Access) -> BTreeMap<AxisId, Vec<(Dim, Dim)>> {
             .map(|l| (l.extent.clone(), l.stride.clone()));
         (t.axis, first.chain(all).collect())
     };
-    a.terms.iter().map(leaves).collect()
+    a.terms.iter().map(leaves).inserted()
 }
 
 /// The tasks of `earlier` that made what `step` reads through operand `read` of what `earlier` writes

@@ -7,8 +7,7 @@ use super::fusion::Alike;
 use super::{PlanOptions, Planner};
 use crate::merge::{ItemMerge, join, joinings};
 use crate::relayout::{Order, Region, Relayout, regions, relaid, without_copies};
-use layout::DimBox;
-use layout::{Arrange, Inserted};
+use layout::{Arrange, DimBox, Inserted};
 use plan::{Alternative, Fate, Item, ItemWork, Plan, Program, Segment, ValueIx, Why};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -270,7 +269,7 @@ impl EvaluatedRegions<'_> {
             let gains = now - was;
             if now < (1.0 - LESS) * was && best.as_ref().is_none_or(|b| gains < b.0) {
                 let laid = |(i, said)| (i, RegionLayout { said, was, now });
-                let regions = with.into_iter().map(laid).collect();
+                let regions = with.into_iter().map(laid).inserted();
                 best = Some((
                     gains,
                     ReorderedProgram {

@@ -1,7 +1,7 @@
 //! Cheap proofs that two steps write different bytes of one buffer (pieces of a concatenation).
 use super::waits::DisjointWrites;
 use kernel::{Access, Kernel, Role};
-use layout::{Dim, DimBox};
+use layout::{Arrange, Dim, DimBox};
 use plan::{BufferId, Pieces, Reach, Step, StepSet, StepWork};
 
 /// What steps certainly write, in a box of dims.
@@ -27,7 +27,7 @@ impl Writes<'_> {
         };
         let a = upright(access, kernel, self.dims)?;
         let mut periods: Vec<&Dim> = a.1.iter().map(|p| &p.1).chain([&Dim::ZERO]).collect();
-        periods.sort();
+        periods.arrange();
         periods.dedup();
         let each = periods.into_iter().filter_map(|period| {
             let (lo, hi) = residues(&a, period);

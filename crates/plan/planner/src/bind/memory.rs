@@ -33,7 +33,7 @@ fn alive(lives: &[Life], align: u64) -> (u64, u64) {
         changes.push((l.last.saturating_add(1), false, size));
     }
     // What ends makes room before what begins.
-    changes.sort_unstable();
+    changes.arrange();
     let (mut now, mut most) = (0u64, 0u64);
     let (mut count, mut pairs) = (0u64, 0u64);
     for (_, begins, size) in changes {

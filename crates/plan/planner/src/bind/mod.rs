@@ -42,8 +42,7 @@ use foldhash::HashMap;
 pub use forecast::{predict_again, predict_steps};
 use kernel::Target;
 use known::KnownSteps;
-use layout::{Arrange, Inserted};
-use layout::{DimBox, DimMap, Symbols};
+use layout::{Arrange, DimBox, DimMap, Inserted, Symbols};
 use machine::{Cost, Machine, MachineKind, units};
 pub use placement::Placement;
 use plan::{
@@ -439,7 +438,7 @@ impl Blocks<'_> {
         let order = match near {
             Some(o) => (!o.is_sorted()).then_some(o),
             None => {
-                let ports = rim.inputs.iter().chain(&rim.outputs).copied().collect();
+                let ports = rim.inputs.iter().chain(&rim.outputs).copied().inserted();
                 order::order(self.program, items, &ports, self.dims, self.tight)
             }
         }?;

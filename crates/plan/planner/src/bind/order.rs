@@ -2,8 +2,7 @@
 //!
 //! The program's order is kept unless another one lowers the peak by a stated share: neighbours in
 //! the program hand values on while they are near.
-use layout::DimBox;
-use layout::Inserted;
+use layout::{DimBox, Inserted};
 use plan::{Item, Program, ValueIx, ValueOrigin};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -102,7 +101,7 @@ impl Lives {
             .chain(&self.writes[i])
             .copied()
             .filter(|v| self.bytes.contains_key(v))
-            .collect()
+            .inserted()
     }
 
     /// Uses of every value.

@@ -10,7 +10,7 @@ mod space;
 
 pub(crate) use gathered::constant;
 use graph::{Graph, Node, NodeId, Op, ValueId, ValueSource};
-use layout::Dim;
+use layout::{Arrange, Dim, Inserted};
 use plan::{Saving, Why};
 pub(crate) use space::{Mapping, shape_mapping};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +56,7 @@ pub(crate) fn groups(graph: &Graph, whys: &mut Vec<Why>, savings: &mut Vec<Savin
         groups: Vec::new(),
         order: order::Order::default(),
         reducers: BTreeMap::new(),
-        outputs: graph.outputs.iter().copied().collect(),
+        outputs: graph.outputs.iter().copied().inserted(),
         readers: graph.readers(),
         sizes: graph.sizes_from(),
         whys,
@@ -386,7 +386,7 @@ impl Fuser<'_> {
         let long = axes.iter().filter(|&&a| !shape[a].is_one());
         let over: Option<Vec<usize>> = long.map(|&a| m[a]).collect();
         let mut over = over.ok_or(None)?;
-        over.sort_unstable();
+        over.arrange();
         let (anchor, reduced) = match group.anchor {
             Anchor::Map => (Anchor::Row, over.clone()),
             other => (other, group.reduced.clone()),

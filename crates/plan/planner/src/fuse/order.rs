@@ -51,7 +51,7 @@ impl Order {
     /// What each group needs, in order.
     pub fn needs(self) -> Vec<Vec<usize>> {
         let mut all = self.needs;
-        all.iter_mut().for_each(|n| n.sort_unstable());
+        all.iter_mut().for_each(|n| n.arrange());
         all
     }
 
@@ -102,7 +102,7 @@ impl Order {
         behind.arrange_by_key(|&s| place[s]);
         groups.extend(behind);
         let mut places: Vec<usize> = groups.iter().map(|&s| place[s]).collect();
-        places.sort_unstable();
+        places.arrange();
         for (s, p) in groups.into_iter().zip(places) {
             self.place[s] = p;
         }

@@ -4,8 +4,7 @@ use kernel::{
     Access, Axis, AxisId, Bound, Family, Kernel, Label, Operand, OperandId, Rescale, Role, Stmt,
     Term, Tile, TileId,
 };
-use layout::Arrange;
-use layout::{DType, Dim, Layout, Leaf};
+use layout::{Arrange, DType, Dim, Layout, Leaf};
 use plan::ValueIx;
 
 /// A kernel under construction with the program values of its operands.
@@ -77,7 +76,7 @@ impl KernelBuilder {
 
     pub fn tile(&mut self, name: &str, dtype: DType, axes: &[AxisId]) -> TileId {
         let mut axes = axes.to_vec();
-        axes.sort_unstable();
+        axes.arrange();
         axes.dedup();
         let name = self.unique(name);
         self.kernel.tiles.push(Tile { name, dtype, axes });
@@ -238,7 +237,7 @@ impl KernelBuilder {
         let dtype = self.tile_dtype(src);
         // What is stored has all axes of the store: a value that repeats along some is spread first.
         let mut axes: Vec<AxisId> = access.terms.iter().map(|t| t.axis).collect();
-        axes.sort_unstable();
+        axes.arrange();
         axes.dedup();
         let held = self.tile_axes(src).to_vec();
         let src = match axes != held && held.iter().all(|a| axes.contains(a)) {

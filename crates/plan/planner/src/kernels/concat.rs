@@ -6,8 +6,7 @@ use super::{Lowering, row_major};
 use crate::fuse::{Anchor, Group};
 use crate::located::Located;
 use graph::{Graph, NodeId, Op, SymbolSource, ValueId, ValueSource, View};
-use layout::Inserted;
-use layout::{Dim, Layout, Sym, Symbols};
+use layout::{Dim, Inserted, Layout, Sym, Symbols};
 use plan::ValueIx;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -150,7 +149,7 @@ impl Inputs {
         Inputs {
             out: node.outputs[0],
             times,
-            needed: used.into_iter().filter(|s| !given.contains(s)).collect(),
+            needed: used.into_iter().filter(|s| !given.contains(s)).inserted(),
         }
     }
 

@@ -4,7 +4,7 @@ use crate::fuse::Group;
 use crate::located::Located;
 use graph::{ContractSpec, Node, NodeId, Op};
 use kernel::{AxisId, Family};
-use layout::{DType, Dim};
+use layout::{Arrange, DType, Dim};
 use std::collections::BTreeMap;
 
 impl Lowering<'_> {
@@ -79,7 +79,7 @@ impl Lowering<'_> {
             .filter(|(l, _)| !spec.out.contains(l))
             .flat_map(|(_, a)| a.clone())
             .collect();
-        over.sort_unstable();
+        over.arrange();
         let ta = builder.load("a", types[0], aa, touched(&a.layout), a.ix);
         let tb = match &nibbles {
             Some(f) => {

@@ -7,8 +7,7 @@ use crate::located::Located;
 use expr::{Expr, ExprBuilder, Ref};
 use graph::{NodeId, Op, ValueId};
 use kernel::{AxisId, TileId};
-use layout::Arrange;
-use layout::{Dim, Layout, Leaf, Mode};
+use layout::{Arrange, Dim, Layout, Leaf, Mode};
 use std::collections::BTreeMap;
 
 /// Values at most between one and the outputs that it is laid out for.
@@ -372,7 +371,7 @@ impl Lowering<'_> {
 /// and its parts do not lie one inside the other (channels of a group around the positions of an image).
 fn interleaved(body: &Body, dims: &[Vec<AxisId>], shape: &[Dim]) -> Option<Layout> {
     let mut axes = dims.concat();
-    axes.sort_unstable();
+    axes.arrange();
     let mut strides = BTreeMap::new();
     let mut step = Dim::ONE;
     for &a in axes.iter().rev() {

@@ -6,8 +6,7 @@ use crate::located::Located;
 use expr::ExprBuilder;
 use graph::{NodeId, ValueId};
 use kernel::{AxisId, Family, Kernel, Role};
-use layout::Arrange;
-use layout::{DType, Dim, Layout, Mode};
+use layout::{Arrange, DType, Dim, Layout, Mode};
 use plan::ValueIx;
 
 /// A copy of every element from one layout to another of the same shape; `None` when the two take
@@ -50,7 +49,7 @@ pub(crate) fn copy_kernel(
     let dims: Vec<Vec<AxisId>> = dims
         .into_iter()
         .map(|mut d| {
-            d.sort_unstable();
+            d.arrange();
             d.into_iter().map(|x| x.1).collect()
         })
         .collect();

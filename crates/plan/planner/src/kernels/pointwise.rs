@@ -5,8 +5,7 @@ use super::{Body, Builder, Lowering, Result};
 use crate::fuse::{Anchor, Group, Mapping};
 use graph::{Op, ValueId};
 use kernel::{AxisId, Family};
-use layout::Arrange;
-use layout::{Dim, Layout, Leaf};
+use layout::{Arrange, Dim, Layout, Leaf};
 use std::collections::BTreeMap;
 
 /// What a group reads, with how its dimensions lie in the group's, and where.
@@ -67,7 +66,7 @@ impl Reads {
         if parts.iter().any(|p| p.0.0 == 0) {
             parts.arrange_by_key(|p| (p.1, p.2));
         } else {
-            parts.sort();
+            parts.arrange();
         }
         parts.into_iter().map(|p| (p.1, p.2)).collect()
     }

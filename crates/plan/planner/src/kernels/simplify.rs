@@ -2,7 +2,7 @@
 //! that nothing uses dropped, neighbouring axes joined.
 use expr::{Class, Expr, ExprBuilder, Inst, Ref};
 use kernel::{AxisId, Kernel, Stmt, TileId};
-use layout::{Dim, Leaf};
+use layout::{Arrange, Dim, Leaf};
 
 pub(crate) fn simplify(mut k: Kernel) -> Kernel {
     while inline_one(&mut k) || lift_one(&mut k) {}
@@ -241,7 +241,7 @@ fn merged(
 
 fn compact(mut e: Expr, used: &[u32], slots: &[TileId]) -> (Expr, Vec<TileId>) {
     let mut kept: Vec<u32> = used.to_vec();
-    kept.sort_unstable();
+    kept.arrange();
     kept.dedup();
     for i in &mut e.insts {
         if let Inst::Input { slot, .. } = i {

@@ -5,6 +5,7 @@
 //! is written anew.
 #![forbid(unsafe_code)]
 
+use layout::Inserted;
 use shopfloor_predict::fit::{all_pairs, family, fit, of_gpu, thinned};
 use shopfloor_predict::{Constants, Errors, Measurements, PredictError, page};
 use std::collections::BTreeMap;
@@ -125,7 +126,7 @@ impl Rows {
 }
 
 fn errors(of: BTreeMap<String, Rows>) -> BTreeMap<String, Errors> {
-    of.into_iter().map(|(f, r)| (f, r.errors())).collect()
+    of.into_iter().map(|(f, r)| (f, r.errors())).inserted()
 }
 
 /// What was predicted for the rows of `files`, by family.

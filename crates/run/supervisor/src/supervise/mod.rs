@@ -14,6 +14,7 @@ mod tests;
 mod types;
 mod watch;
 
+use layout::Arrange;
 pub use log::{Log, LogError, Record, Replayed, replay};
 pub use types::{
     Action, Compare, Decision, Mode, Observation, Options, Proposal, ProposalId, SessionSeen,
@@ -328,7 +329,7 @@ impl Supervisor {
         self.in_vain += 1;
         self.rests = self.now + (REST * (self.now - since)).min(SELDOM_S);
         list.retain(|p| p.gain.is_finite());
-        list.sort_by(|a, b| b.gain.total_cmp(&a.gain).then(a.id.cmp(&b.id)));
+        list.arrange_by(|a, b| b.gain.total_cmp(&a.gain).then(a.id.cmp(&b.id)));
         let mut refused = Vec::new();
         for p in &list {
             if let Some((why, waits)) = self.refuses(p) {

@@ -2,6 +2,7 @@
 use super::types::{Options, SessionSeen, StepSeen, Window};
 use crate::admission::SessionId;
 use crate::stats::{Recent, median};
+use layout::Arrange;
 use machine::Bound;
 use plan::{Load, Observations, RateSeen};
 use std::collections::{BTreeMap, VecDeque};
@@ -225,7 +226,7 @@ impl Watch {
         let mut changed = Vec::new();
         for (bound, mut ratios) in by_bound {
             // The median by time: a hundred short steps say less than one that takes most of it.
-            ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+            ratios.arrange_by(|a, b| a.0.total_cmp(&b.0));
             let half: f64 = ratios.iter().map(|r| r.1).sum::<f64>() / 2.0;
             let mut sum = 0.0;
             let at = ratios.iter().find(|r| {

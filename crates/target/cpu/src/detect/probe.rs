@@ -151,7 +151,7 @@ pub fn probe_at(root: &Path, affinity: Vec<usize>) -> Facts {
             },
         ];
     }
-    f.features.sort();
+    f.features.arrange();
     f.features.dedup();
     cores(root, &mut f);
     cgroup(root, &mut f);

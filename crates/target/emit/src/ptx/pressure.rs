@@ -84,7 +84,7 @@ fn as_assembled(
         let whole = |l: &&mut Line| l.defs.iter().any(|d| pointers.contains(d));
         let reads = out.lines.iter_mut().filter(whole);
         reads.for_each(|l| *l = Line::default());
-        pointers.sort_unstable();
+        pointers.arrange();
         read_once(out, &pointers, Kind::Read);
     }
 }

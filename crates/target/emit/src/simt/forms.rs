@@ -3,7 +3,7 @@ use super::build::Build;
 use super::ir::{Inst, Reg, Ty};
 use super::scalar::{self, Out};
 use kernel::Form;
-use layout::DType;
+use layout::{DType, Inserted};
 use std::collections::BTreeSet;
 
 /// A scalar operation as threads have it.
@@ -66,5 +66,5 @@ pub(crate) fn types() -> impl Iterator<Item = DType> {
 /// The operations on values of `types` that the lowering or `text` has no form for.
 pub(crate) fn lacking(types: &[DType], text: fn(ThreadOp) -> Out<String>) -> BTreeSet<Form> {
     let printed = |f: &Form| ThreadOp::of(*f).and_then(text).is_ok();
-    Form::all(types).filter(|f| !printed(f)).collect()
+    Form::all(types).filter(|f| !printed(f)).inserted()
 }

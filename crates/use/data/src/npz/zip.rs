@@ -7,6 +7,7 @@
 
 use crate::npy;
 use flate2::{Crc, Decompress, FlushDecompress, Status};
+use layout::Arrange;
 use rawzip::{CompressionMethod, ZipArchive, ZipFileHeaderRecord, ZipSliceArchive};
 use std::borrow::Cow;
 use std::io::Write;
@@ -53,7 +54,7 @@ pub(super) fn members(b: &[u8]) -> Result<Vec<Member<'_>>, String> {
         );
     }
     let mut ranges: Vec<_> = members.iter().map(|m| m.range).collect();
-    ranges.sort_unstable();
+    ranges.arrange();
     if ranges.windows(2).any(|w| w[1].0 < w[0].1) {
         return Err("two of its members share bytes; save it again".into());
     }

@@ -7,7 +7,7 @@ use crate::calc::RooflineView;
 use crate::step::near_traffic;
 use crate::{AdviceView, PlanView, Profile, StepView};
 use kernel::Role;
-use layout::Arrange;
+use layout::{Arrange, Inserted};
 use machine::{Machine, Work, calc};
 use plan::{
     Activity, Block, BufferKind, Decisions, Fate, NodeFate, Plan, Step, StepWork, Timeline, Wait,
@@ -81,7 +81,7 @@ fn buffers_of(step: &Step) -> (Vec<u32>, Vec<u32>) {
             let of = |role: Role| {
                 let both = kernel.operands.iter().zip(args);
                 let own = both.filter(|(o, _)| o.role == role).map(|(_, &b)| b);
-                own.collect::<BTreeSet<u32>>().into_iter().collect()
+                own.inserted::<BTreeSet<u32>>().into_iter().collect()
             };
             (of(Role::Read), of(Role::Write))
         }
@@ -101,7 +101,7 @@ fn is_road(block: &Block, step: &Step) -> bool {
     let places: BTreeSet<u32> = places
         .filter_map(|&b| block.buffers.get(b as usize))
         .map(|b| b.place)
-        .collect();
+        .inserted();
     places.len() > 1
 }
 
@@ -143,7 +143,7 @@ impl Build {
         // Decisions are about steps, or about nodes that are in steps.
         let mut of: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (i, s) in self.steps.iter().enumerate().skip(from) {
-            let names: BTreeSet<&str> = s.view.nodes.iter().map(String::as_str).collect();
+            let names: BTreeSet<&str> = s.view.nodes.iter().map(String::as_str).inserted();
             for n in names.into_iter().chain([s.view.name.as_str()]) {
                 of.entry(n).or_default().push(i);
             }
@@ -287,8 +287,8 @@ pub fn timeline(t: &Timeline, numbers: &BTreeMap<&str, u32>) -> PageTimeline {
         name.and_then(|n| numbers.get(n.as_str()))
             .map_or(-1, |&n| i64::from(n))
     };
-    let workers: BTreeSet<u32> = t.spans.iter().map(|s| s.worker).collect();
-    let lane_of: BTreeMap<u32, u32> = workers.iter().copied().zip(0..).collect();
+    let workers: BTreeSet<u32> = t.spans.iter().map(|s| s.worker).inserted();
+    let lane_of: BTreeMap<u32, u32> = workers.iter().copied().zip(0..).inserted();
     let mut lanes: Vec<Lane> = workers
         .iter()
         .map(|w| Lane {
@@ -401,7 +401,7 @@ impl PageData {
                 };
                 (s.step.name.as_str(), m)
             })
-            .collect();
+            .inserted();
         let mut b = Build::default();
         for plan in input.plans {
             b.plan(plan, &input, &measured);
@@ -410,7 +410,7 @@ impl PageData {
             .steps
             .iter()
             .map(|s| (s.view.name.as_str(), s.view.number))
-            .collect();
+            .inserted();
         let (timeline, accounting) = (
             last.map(|t| timeline(t, &numbers)),
             accounting(input.fates, &numbers),

@@ -240,7 +240,7 @@ impl FleetView {
             .iter()
             .flat_map(|r| r.points.iter().filter_map(|p| p.batch))
             .collect();
-        all.sort_unstable();
+        all.arrange();
         all.dedup();
         let names: Vec<String> = all.iter().map(|b| format!("batch {b}")).collect();
         let mut columns = vec![("  machine", Align::Wrap), ("kernels", Align::Left)];

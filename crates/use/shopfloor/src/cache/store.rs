@@ -3,8 +3,7 @@ use super::digest::digest;
 use super::pack::{self, Pack};
 use super::{Cache, binary, evict, sealed};
 use device::{PackedBytes, PackedKey, Shelf};
-use layout::Arrange;
-use layout::DimBox;
+use layout::{Arrange, DimBox};
 use plan::{Allotment, Plan};
 use runtime::PlanStore;
 use std::path::{Path, PathBuf};
@@ -93,7 +92,7 @@ fn of_kind(folder: &Path, kind: &str) -> Vec<PathBuf> {
         .map(|e| e.path())
         .filter(|p| p.extension().is_some_and(|e| e == kind))
         .collect();
-    found.sort();
+    found.arrange();
     found
 }
 

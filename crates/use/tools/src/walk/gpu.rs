@@ -4,6 +4,7 @@ use super::code::{Code, ptx_role, registers_taken};
 use super::emulated::Counted;
 use super::narration::{Build, NumberFormat};
 use super::{lanes, wgsl_lanes};
+use layout::{Arrange, Inserted};
 use machine::calc::{self, Block, Occupancy};
 use report::units;
 use report::walk::{LaneRequest, Picture, Scene};
@@ -226,7 +227,7 @@ fn request(r: &ptx_emulator::Request, lines: &[String], issued: u64) -> LaneRequ
     let first = r.lanes.iter().flatten().min().copied().unwrap_or(0) / 128 * 128;
     let base = if r.shared { 0 } else { first };
     let active = r.lanes.iter().flatten().count() as u64;
-    let wanted: std::collections::BTreeSet<u64> = r.lanes.iter().flatten().copied().collect();
+    let wanted: std::collections::BTreeSet<u64> = r.lanes.iter().flatten().copied().inserted();
     let (moved, ideal) = match r.shared {
         true => r.passes(),
         false => (
@@ -280,7 +281,7 @@ fn requests(s: &Subject, counted: &Counted) -> Vec<LaneRequest> {
         .map(|r| request(r, &lines, issued(r.line)))
         .collect();
     let mut requests: Vec<LaneRequest> = Vec::new();
-    all.sort_by_key(|r| (std::cmp::Reverse(r.issued), r.line));
+    all.arrange_by_key(|r| (std::cmp::Reverse(r.issued), r.line));
     for kind in [
         ("global", "load"),
         ("shared", "stage"),

@@ -2,6 +2,7 @@
 use super::Subject;
 use super::narration::{Build, NumberFormat};
 use kernel::{AxisTile, Role, TileProgram};
+use layout::Arrange;
 use plan::{BufferKind, StepWork};
 use report::walk::{Bar, CodeLine, Decision, NodeBox, Pane, Picture, Scene, ValueBox};
 use std::collections::BTreeSet;
@@ -252,7 +253,7 @@ pub(super) fn choice(s: &Subject) -> Scene {
         role: "chosen",
     }];
     let mut alternatives = why.map(|w| w.alternatives.clone()).unwrap_or_default();
-    alternatives.sort_by(|a, b| a.predicted_s.total_cmp(&b.predicted_s));
+    alternatives.arrange_by(|a, b| a.predicted_s.total_cmp(&b.predicted_s));
     bars.extend(alternatives.iter().take(DECISIONS).map(|a| Bar {
         name: a.what.clone(),
         us: a.predicted_s * 1e6,

@@ -1,6 +1,7 @@
 //! Requests of many lanes at once: how they lie, and the captions that speak of them. What counts them is
 //! elsewhere: the emulator, the threads of `emit::simt`, or a CPU's vectors.
 use super::narration::{Build, NumberFormat};
+use layout::Inserted;
 use report::walk::{LaneRequest, Picture, Scene};
 use std::collections::BTreeSet;
 
@@ -68,7 +69,7 @@ pub fn way(lanes: &[Option<u64>], bytes: u64) -> (&'static str, Option<i64>) {
 pub fn touched(lanes: &[Option<u64>], bytes: u64, unit: u64) -> (u64, u64) {
     let (bytes, unit) = (bytes.max(1), unit.max(1));
     let mut units = BTreeSet::new();
-    let starts: BTreeSet<u64> = lanes.iter().flatten().copied().collect();
+    let starts: BTreeSet<u64> = lanes.iter().flatten().copied().inserted();
     for &a in &starts {
         units.extend(a / unit..=(a + bytes - 1) / unit);
     }

@@ -5,6 +5,7 @@ use super::emulated::Counted;
 use super::narration::{Build, NumberFormat, source};
 use super::place::waves;
 use crate::stalls::{Reason, Stalls, StepStalls};
+use layout::Arrange;
 use machine::calc;
 use report::units;
 use report::walk::{Picture, Scene, StallRow, WarpRow};
@@ -155,7 +156,7 @@ fn timed(s: &Subject, t: &StepStalls) -> Scene {
         );
     }
     let mut reasons: Vec<(Reason, u64)> = st.reasons.iter().filter(|r| r.1 > 0).copied().collect();
-    reasons.sort_by_key(|r| (r.0 != Reason::Issued, std::cmp::Reverse(r.1)));
+    reasons.arrange_by_key(|r| (r.0 != Reason::Issued, std::cmp::Reverse(r.1)));
     let scheduler = stretches(st, &reasons);
     b.done(Picture::Stalls {
         rows: reasons

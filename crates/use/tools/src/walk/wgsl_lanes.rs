@@ -7,7 +7,7 @@ use emit::simt::Caps;
 use emit::simt::run::{Asked, Memory, Request, RunEnd, run};
 use expr::Scalar;
 use kernel::{OperandId, TileProgram};
-use layout::DType;
+use layout::{Arrange, DType};
 use report::walk::{LaneRequest, Picture, Scene};
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ fn told(program: &TileProgram, counting: &Counting, text: &str, unit: u64) -> Ve
     let name = |o: OperandId| operands.get(o as usize).map_or("?", |o| o.name.as_str());
     // Loads before stores.
     let mut all: Vec<&AccessSite> = counting.sites.values().collect();
-    all.sort_by_key(|x| (x.write, x.operand, std::cmp::Reverse(x.issued)));
+    all.arrange_by_key(|x| (x.write, x.operand, std::cmp::Reverse(x.issued)));
     all.dedup_by_key(|x| (x.write, x.operand));
     let told = all.iter().take(REQUESTS).enumerate().map(|(i, x)| {
         let alike = counting.sites.values();

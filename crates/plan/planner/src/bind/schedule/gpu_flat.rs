@@ -11,6 +11,7 @@ use kernel::{
     AxisId, AxisTile, GpuMapping, GpuTarget, Kernel, MOST_NEIGHBOURS, Mapping, Place, Role,
     Schedule, Spread, Stmt, Swizzle, TileId, TileIds, TileProgram,
 };
+use layout::Arrange;
 use machine::units;
 
 /// Reduced positions that one thread walks by itself.
@@ -119,7 +120,7 @@ impl<'a> Flat<'a> {
         let kernel = space.kernel;
         let parallel = space.parallel();
         let mut over: Vec<AxisId> = kernel.body.iter().flat_map(|s| s.over()).copied().collect();
-        over.sort_unstable();
+        over.arrange();
         over.dedup();
         let lead = space.main_output().or(space.main_input());
         let order = lead.map_or(parallel.clone(), |o| space.inner_first(o, &parallel));
@@ -410,7 +411,7 @@ impl Flat<'_> {
         for (_, t) in self.space.stores() {
             axes.extend(&kernel.tiles[t as usize].axes);
         }
-        axes.sort_unstable();
+        axes.arrange();
         axes.dedup();
         axes.retain(|a| !self.over.contains(a));
         match self.space.main_output() {

@@ -125,7 +125,7 @@ pub(super) fn renumbered(mut k: Kernel, new: &dyn Fn(AxisId) -> AxisId) -> Kerne
     }
     for t in &mut k.tiles {
         all(&mut t.axes);
-        t.axes.sort_unstable();
+        t.axes.arrange();
     }
     for s in &mut k.body {
         match s {

@@ -1,5 +1,6 @@
 //! Every schedule that the generators can make, for one who measures them.
 use super::candidate::{Candidate, Rank};
+use layout::Inserted;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -19,7 +20,7 @@ impl Sweep {
     /// A sweep over the kernels of these names.
     pub fn of(kernels: impl IntoIterator<Item = String>) -> Sweep {
         Sweep {
-            picks: kernels.into_iter().map(|k| (k, 0)).collect(),
+            picks: kernels.into_iter().map(|k| (k, 0)).inserted(),
             known: Mutex::default(),
         }
     }

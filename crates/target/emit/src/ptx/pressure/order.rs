@@ -2,7 +2,7 @@
 use super::alive::{Alive, SLOW, alive, count, has, step, stepped, unread};
 use super::line::{Kind, Line, Parsed, Registers, Rematerialised, starts, written};
 use super::loops::{Region, regions};
-use layout::Few;
+use layout::{Arrange, Few};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -114,7 +114,7 @@ fn length(part: &[Line]) -> usize {
 fn beside(p: &Parsed, ends: &[Option<usize>]) -> Vec<bool> {
     let n = p.lines.len();
     let mut labels: Vec<usize> = p.labels.iter().flatten().copied().collect();
-    labels.sort_unstable();
+    labels.arrange();
     let loops: Vec<Region> = regions(&p.lines, &p.labels);
     let waits = |l: &Line| matches!(l.kind, Kind::Load | Kind::Store);
     let plain = |l: &Line| l.jump.is_some() || !(l.partial || l.kind == Kind::Slow);

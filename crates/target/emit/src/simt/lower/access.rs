@@ -3,7 +3,7 @@ use super::state::{At, Lower, Result, Run};
 use crate::simt::ir::{Inst, Op, Reg, Ty};
 use expr::{Binary, Compare};
 use kernel::{Access, AxisId, Kernel, OperandId};
-use layout::DType;
+use layout::{Arrange, DType};
 
 /// Where an element is, whether it is inside its bounds, and whether it can be touched at all.
 pub(super) struct Place {
@@ -20,7 +20,7 @@ pub(super) fn depends(kernel: &Kernel, o: usize) -> Vec<AxisId> {
     for i in &a.indexed {
         axes.extend(depends(kernel, i.by as usize));
     }
-    axes.sort_unstable();
+    axes.arrange();
     axes.dedup();
     axes
 }

@@ -11,7 +11,7 @@ use super::state::{At, Lower, Result, SharedTile, TileStorage};
 use crate::simt::ir::{Inst, Op, Reg, Ty, Var};
 use expr::Binary;
 use kernel::{AxisId, Factors, Fragment, Stmt, TileId};
-use layout::DType;
+use layout::{Arrange, DType};
 use std::rc::Rc;
 
 /// Positions summed per piece at most.
@@ -209,7 +209,7 @@ impl Lower<'_> {
     pub(super) fn sides(&self, acc: TileId) -> Result<(usize, usize)> {
         let axes = &self.kernel.tiles[acc as usize].axes;
         let mut groups: Vec<usize> = axes.iter().filter_map(|&a| self.group_of(a)).collect();
-        groups.sort_unstable();
+        groups.arrange();
         groups.dedup();
         let held = matches!(*self.homes[acc as usize], TileStorage::Held { .. });
         match groups[..] {

@@ -4,7 +4,7 @@ use super::deep::accumulator;
 use super::state::{Lower, Result, SharedTile};
 use crate::simt::ir::{Inst, Op, Pipeline, Reg, SharedArray, Ty, Warpgroup};
 use kernel::{AxisTile, Factors, Node, OperandId, Stmt, TileId};
-use layout::DType;
+use layout::{DType, Inserted};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -128,7 +128,7 @@ impl Lower<'_> {
         self.axes = before;
         self.read.extend(copies.iter().map(|c| c.2.array));
         self.nodes(rest)?;
-        let staged: BTreeSet<u32> = copies.iter().map(|c| c.2.array).collect();
+        let staged: BTreeSet<u32> = copies.iter().map(|c| c.2.array).inserted();
         let body = match self.walk {
             Some(_) => {
                 // The next task writes to what is shared beside the stages while others may read it still.

@@ -5,7 +5,7 @@ use super::walk::Guard;
 use crate::simt::ir::{Inst, Reg, Warpgroup};
 use expr::{Binary, Compare};
 use kernel::{AxisTile, Node, OperandId, Stmt, TileId};
-use layout::DType;
+use layout::{DType, Inserted};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -395,7 +395,7 @@ impl Lower<'_> {
             return self.fail("stages", format!("{stages} stages; 1 to 16 can be printed"));
         }
         // What was done to these arrays before must have come to its end.
-        let arrays: BTreeSet<u32> = copies.iter().map(|c| c.2.array).collect();
+        let arrays: BTreeSet<u32> = copies.iter().map(|c| c.2.array).inserted();
         if arrays
             .iter()
             .any(|a| self.read.contains(a) || self.written.contains(a))

@@ -5,7 +5,7 @@ use crate::simt::ir::{Inst, Op, Reg, SharedArray, Ty, Var};
 use crate::simt::scalar;
 use expr::{Binary, Monoid};
 use kernel::{AxisId, Rescale, TileId};
-use layout::DType;
+use layout::{Arrange, DType, Inserted};
 
 /// Turns the states of two sets of positions into one.
 type Combine<'c, 'a> = &'c mut dyn FnMut(&mut Lower<'a>, &[Reg], &[Reg]) -> Result<Vec<Reg>>;
@@ -47,7 +47,7 @@ impl<'a> Lower<'a> {
     /// Every position that a thread has of the tile `acc`, whose axes these are.
     fn positions(&mut self, acc: TileId, axes: &[AxisId]) -> Result<Vec<At>> {
         let mut all: Vec<At> = vec![];
-        let every = axes.iter().copied().collect();
+        let every = axes.iter().copied().inserted();
         let origin = self.origin();
         self.walk(axes, &every, Guard::Clamp, origin, &mut |_, at| {
             all.push(at.clone());
@@ -363,7 +363,7 @@ impl<'a> Lower<'a> {
     ) -> Result<Vec<Reg>> {
         let mut directions: Vec<(u32, u32)> =
             over.iter().flat_map(|&x| self.directions_of(x)).collect();
-        directions.sort_unstable();
+        directions.arrange();
         directions.dedup();
         for (stride, count) in directions {
             if !stride.is_power_of_two() || !count.is_power_of_two() {

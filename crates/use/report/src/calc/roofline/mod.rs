@@ -8,8 +8,7 @@ mod tables;
 mod view;
 
 use crate::units;
-use layout::Arrange;
-use layout::DType;
+use layout::{Arrange, DType, Inserted};
 use machine::calc::{self, Ideal, Roofline};
 use machine::{Bound, Machine, NumType, UnitClass};
 use plan::{Plan, Step, StepWork};
@@ -193,7 +192,7 @@ impl RooflineView {
             .steps
             .iter()
             .map(|s| (s.step.name.as_str(), s.time_us * 1e-6 / s.runs.max(1.0)))
-            .collect();
+            .inserted();
         RooflineView::with_times(m, plan, &|s| measured.get(s.name.as_str()).copied())
     }
 

@@ -4,8 +4,7 @@ use crate::bind::ctx::Space;
 use crate::bind::schedule::candidate::Arg;
 use expr::{Expr, Inst};
 use kernel::{Access, Axis, AxisId, Kernel, Operand, OperandId, Role, Stmt, Term, Tile, TileId};
-use layout::{Arrange, Inserted};
-use layout::{DType, Dim};
+use layout::{Arrange, DType, Dim, Inserted};
 use std::collections::BTreeSet;
 
 /// Two kernels for one.
@@ -109,7 +108,7 @@ impl Workspace {
         let own = &k.tiles[self.tile as usize];
         let mut axes = own.axes.clone();
         axes.push(part);
-        axes.sort_unstable();
+        axes.arrange();
         Tile {
             name: unique(&self.name, k.tiles.iter().map(|t| t.name.as_str())),
             dtype: self.dtype,
