@@ -15,29 +15,26 @@ pub fn profiles(root: &Path) -> Vec<String> {
 }
 
 fn compared(root: &Path) -> Result<Vec<String>, String> {
-    let wheel = root.join(WHEEL);
-    let lock = wheel.join("Cargo.lock");
-    let lock = std::fs::read_to_string(&lock).map_err(|e| format!("{}: {e}", lock.display()))?;
-    let used = |package: &str| lock.contains(&format!("name = \"{package}\"\n"));
-    let (ours, theirs) = (
-        parse(&root.join("Cargo.toml"))?,
-        parse(&wheel.join("Cargo.toml"))?,
-    );
+    let ours = parse(&root.join("Cargo.toml"))?;
+    let theirs = parse(&root.join(WHEEL).join("Cargo.toml"))?;
     let mut findings = Vec::new();
     for name in ["release", "dist"] {
-        let of = |manifest: &Table| {
+        let parts = |manifest: &Table| {
             let mut of = table(manifest, &["profile", name])
                 .cloned()
                 .unwrap_or_default();
-            let packages = of.get_mut("package").and_then(|p| p.as_object_mut());
-            if let Some(packages) = packages {
-                packages.retain(|package, _| used(package));
-            }
-            of
+            let packages = of.remove("package").unwrap_or_default();
+            (of, packages)
         };
-        if of(&ours) != of(&theirs) {
+        let ((ours, packages), (theirs, own)) = (parts(&ours), parts(&theirs));
+        // The wheel is made of fewer packages.
+        let own = own.as_object().into_iter().flatten();
+        let other = own.filter(|(name, of)| packages.get(*name) != Some(*of));
+        let other: Vec<&str> = other.map(|(name, _)| name.as_str()).collect();
+        if ours != theirs || !other.is_empty() {
             findings.push(format!(
-                "{WHEEL}/Cargo.toml: profile {name} is not as in the workspace's Cargo.toml; copy that"
+                "{WHEEL}/Cargo.toml: profile {name} is not as in the workspace's Cargo.toml: {}",
+                other.join(", ")
             ));
         }
     }
