@@ -1,5 +1,6 @@
 //! Attributes of host operators, by name. Import fills them, `hostops` reads them.
 use crate::{Native, Tensor};
+use layout::Inserted;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -27,3 +28,9 @@ pub enum Attr {
 
 /// Attributes by name.
 pub type Attrs = BTreeMap<String, Attr>;
+
+/// These attributes. `Attrs::from` is compiled anew for every number of them, with a sort of its own.
+pub fn attrs(all: Vec<(&str, Attr)>) -> Attrs {
+    let named = all.into_iter().map(|(name, a)| (name.to_string(), a));
+    named.inserted()
+}

@@ -10,7 +10,7 @@ mod storage;
 mod tensor;
 mod weights;
 
-pub use attrs::{Attr, Attrs};
+pub use attrs::{Attr, Attrs, attrs};
 pub use elements::{IntoTensor, TensorElement, ToShape};
 pub use native::{NATIVE, NATIVE_INPUTS, Native, NativeCode, in_native_code, panic_text};
 pub use storage::Memory;

@@ -228,7 +228,7 @@ pub fn inspect(path: impl AsRef<Path>, options: &ModelOptions) -> Result<Inspect
             .opset_imports
             .iter()
             .map(|o| (domain(&o.domain).to_string(), o.version))
-            .collect(),
+            .inserted(),
         producer: format!("{} {}", m.producer_name, m.producer_version)
             .trim()
             .to_string(),

@@ -1,7 +1,7 @@
 //! Rooflines of operators and of models, on machines that need not be there.
 use crate::targets::Planning;
 use crate::{op_model, planview};
-use layout::{DType, DimBox};
+use layout::{DType, DimBox, Inserted};
 use machine::NumType;
 use plan::Plan;
 use report::calc::{IdealOp, RooflineView, ideal_of_plan, ideal_op};
@@ -42,7 +42,7 @@ fn plan_of(model: &Model, machine: &Machine, planning: &Planning) -> Result<(Pla
 /// How the steps of `plan`, which is of `model`, reach `machine`.
 fn how(plan: &Plan, model: &Model, machine: &Machine) -> HowRun {
     let way = plan.request_way(machine, None).into_iter();
-    HowRun::of(plan, Some(model.program()), &way.map(|t| t.way).collect())
+    HowRun::of(plan, Some(model.program()), &way.map(|t| t.way).inserted())
 }
 
 /// The roofline of the operator that `text` writes: as textbooks count it, and as our kernel for

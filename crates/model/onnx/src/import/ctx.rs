@@ -376,9 +376,9 @@ impl<'m> Ctx<'m> {
             .collect();
         let shape = shape.ok_or_else(|| wrong("it has a negative dimension".into()))?;
         let texts = t.texts().map_err(wrong)?;
-        let attrs = tensor::Attrs::from([
-            ("dims".to_string(), tensor::Attr::Ints(t.dims.clone())),
-            ("texts".to_string(), tensor::Attr::Strs(texts)),
+        let attrs = tensor::attrs(vec![
+            ("dims", tensor::Attr::Ints(t.dims.clone())),
+            ("texts", tensor::Attr::Strs(texts)),
         ]);
         let op = ::graph::Op::Host {
             name: "text.constant".into(),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use tensor::{Attr, Attrs, WeightStore};
+use tensor::{Attr, WeightStore};
 
 /// What the caller binds.
 #[derive(Clone, Debug, Default)]
@@ -200,7 +200,7 @@ fn refused<'m>(c: &mut Ctx<'m>, options: &ImportOptions, why: &str) -> Lowered<G
     let g = &c.file.model.graph;
     c.push_frame(&g.name, c.scope_of(g, String::new())?);
     inputs(c, options)?;
-    let attrs = Attrs::from([("why".to_string(), Attr::Str(why.into()))]);
+    let attrs = tensor::attrs(vec![("why", Attr::Str(why.into()))]);
     let op = Op::Host {
         name: "Refuse".into(),
         attrs,

@@ -4,7 +4,7 @@ use crate::import::{Ctx, Lowered, NodeView, narrow_name, to_dtype};
 use crate::proto::DataType;
 use graph::ValueId;
 use layout::DType;
-use tensor::{Attr, Attrs};
+use tensor::Attr;
 
 pub(crate) const OPS: &[OpDef] = &[op("Cast", lower), op("CastLike", lower)];
 
@@ -63,11 +63,11 @@ pub(crate) fn recoded<'m>(
     let (d, from) = (c.dtype(x), c.narrow(x));
     let shape = c.shape(x).into_iter().map(Some).collect();
     let text = |s: &str| Attr::Str(s.to_string());
-    let attrs = Attrs::from([
-        ("from".to_string(), text(from.unwrap_or(d.name()))),
-        ("to".to_string(), text(to.1.unwrap_or(to.0.name()))),
-        ("saturate".to_string(), Attr::Int(saturate)),
-        ("round_mode".to_string(), text(round)),
+    let attrs = tensor::attrs(vec![
+        ("from", text(from.unwrap_or(d.name()))),
+        ("to", text(to.1.unwrap_or(to.0.name()))),
+        ("saturate", Attr::Int(saturate)),
+        ("round_mode", text(round)),
     ]);
     let op = graph::Op::Host { name: "Cast".into(), attrs };
     let out = c.b().node_with_shapes(op, &[x], &[(&name, to.0, shape)], &n.origin);

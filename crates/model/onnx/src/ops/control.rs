@@ -3,7 +3,7 @@ use super::{OpDef, op};
 use crate::import::{BodyInput, Ctx, ImportError, Kind, LowerError, Lowered, Mark, NodeView};
 use graph::{Op, ValueId, View};
 use layout::{DType, Dim};
-use tensor::{Attr, Attrs, Tensor};
+use tensor::{Attr, Tensor};
 
 pub(crate) const OPS: &[OpDef] = &[op("If", branch)];
 
@@ -235,10 +235,10 @@ pub(super) fn refuse<'m>(
     let mut outs = Vec::new();
     for (i, kind) in like.iter().enumerate() {
         let (d, s) = c.outside(kind)?;
-        let attrs = Attrs::from([
-            ("why".to_string(), Attr::Str(why.into())),
-            ("node".to_string(), Attr::Str(n.origin.name.clone())),
-            ("taken".to_string(), Attr::Int(taken)),
+        let attrs = tensor::attrs(vec![
+            ("why", Attr::Str(why.into())),
+            ("node", Attr::Str(n.origin.name.clone())),
+            ("taken", Attr::Int(taken)),
         ]);
         let op = Op::Host { name: "Refuse".into(), attrs };
         let name = format!("{}.refused{i}", n.name(0));

@@ -6,7 +6,7 @@ use crate::proto::{DataType, TensorData};
 use expr::Compare;
 use graph::Op;
 use layout::{DType, Dim};
-use tensor::{Attr, Attrs, Tensor};
+use tensor::{Attr, Tensor};
 
 const ML: &str = "ai.onnx.ml";
 
@@ -55,10 +55,10 @@ fn look_up<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, keys: Tensor, values: Tensor, 
         return Err(format!("looks {have} up among {} {want} keys for {} values", keys.len(), values.len()).into());
     }
     let (d, s) = (values.dtype(), c.shape(x));
-    let attrs = Attrs::from([
-        ("keys".to_string(), Attr::Tensor(keys)),
-        ("values".to_string(), Attr::Tensor(values)),
-        ("default".to_string(), Attr::Tensor(default)),
+    let attrs = tensor::attrs(vec![
+        ("keys", Attr::Tensor(keys)),
+        ("values", Attr::Tensor(values)),
+        ("default", Attr::Tensor(default)),
     ]);
     let op = Op::Host { name: format!("ml.{}", n.op), attrs };
     let name = n.name(0);

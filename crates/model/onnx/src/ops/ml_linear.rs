@@ -5,7 +5,7 @@ use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::{Binary, Compare, ExprBuilder, Ref, Unary};
 use graph::{Op, ValueId};
 use layout::{DType, Dim};
-use tensor::{Attr, Attrs, Tensor};
+use tensor::{Attr, Tensor};
 
 const ML: &str = "ai.onnx.ml";
 const F: DType = DType::F32;
@@ -72,7 +72,7 @@ impl Labels {
             }
             Labels::Texts(t) => {
                 let s = c.shape(at).into_iter().map(Some).collect();
-                let attrs = Attrs::from([("texts".to_string(), Attr::Strs(t.clone()))]);
+                let attrs = tensor::attrs(vec![("texts", Attr::Strs(t.clone()))]);
                 let op = Op::Host { name: "text.choose".into(), attrs };
                 let name = n.name(0);
                 let vs = c.b().node_with_shapes(op, &[at], &[(&name, DType::Str, s)], &n.origin);

@@ -6,7 +6,7 @@ use crate::import::{Ctx, Lowered, NodeView, monoids};
 use expr::{Compare, Unary};
 use graph::{Op, ValueId};
 use layout::{DType, Dim};
-use tensor::{Attr, Attrs};
+use tensor::Attr;
 
 const ML: &str = "ai.onnx.ml";
 const F: DType = DType::F32;
@@ -191,10 +191,10 @@ fn classifier<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         if pa.len() != pairs || pb.len() != pairs {
             return Err(format!("prob_a and prob_b must have {pairs} entries").into());
         }
-        let attrs = Attrs::from([
-            ("prob_a".to_string(), Attr::Floats(pa)),
-            ("prob_b".to_string(), Attr::Floats(pb)),
-            ("classes".to_string(), Attr::Int(classes as i64)),
+        let attrs = tensor::attrs(vec![
+            ("prob_a", Attr::Floats(pa)),
+            ("prob_b", Attr::Floats(pb)),
+            ("classes", Attr::Int(classes as i64)),
         ]);
         let op = Op::Host { name: "ml.svm_probabilities".into(), attrs };
         let name = n.tmp("probabilities");

@@ -4,7 +4,7 @@ use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::{Unary, functions};
 use graph::{Op, ValueId};
 use layout::{DType, Dim};
-use tensor::{Attr, Attrs};
+use tensor::Attr;
 
 pub(crate) const OPS: &[OpDef] = &[op_of("com.microsoft", "GatedDeltaNet", lower)];
 
@@ -176,12 +176,12 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         None => None,
     };
     let given = [Some(q), Some(k), Some(v), state, decay, beta];
-    let attrs = Attrs::from([
-        ("q_num_heads".to_string(), Attr::Int(s.many)),
-        ("kv_num_heads".to_string(), Attr::Int(s.many)),
-        ("scale".to_string(), Attr::Float(scale)),
-        ("update_rule".to_string(), Attr::Str(rule)),
-        ("present".to_string(), Attr::Ints(given.iter().map(|v| i64::from(v.is_some())).collect())),
+    let attrs = tensor::attrs(vec![
+        ("q_num_heads", Attr::Int(s.many)),
+        ("kv_num_heads", Attr::Int(s.many)),
+        ("scale", Attr::Float(scale)),
+        ("update_rule", Attr::Str(rule)),
+        ("present", Attr::Ints(given.iter().map(|v| i64::from(v.is_some())).collect())),
     ]);
     let inputs: Vec<ValueId> = given.into_iter().flatten().collect();
     let states = [s.batch.clone(), heads.clone(), s.key.clone(), s.value.clone()];

@@ -158,9 +158,9 @@ fn split<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         Some(each) => Kind::seq_of(part(any), each.into_iter().map(|k| part(Some(k))).collect()),
         None => Kind::seq(part(any)),
     };
-    let attrs = Attrs::from([
-        ("axis".to_string(), Attr::Int(axis as i64)),
-        ("keepdims".to_string(), Attr::Int(keep as i64)),
+    let attrs = tensor::attrs(vec![
+        ("axis", Attr::Int(axis as i64)),
+        ("keepdims", Attr::Int(keep as i64)),
     ]);
     done(c, n, attrs, kind)
 }
@@ -210,9 +210,9 @@ fn concat<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             kind
         }
     };
-    let attrs = Attrs::from([
-        ("axis".to_string(), Attr::Int(axis)),
-        ("new_axis".to_string(), Attr::Int(new as i64)),
+    let attrs = tensor::attrs(vec![
+        ("axis", Attr::Int(axis)),
+        ("new_axis", Attr::Int(new as i64)),
     ]);
     done(c, n, attrs, kind)
 }

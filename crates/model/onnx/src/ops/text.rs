@@ -182,7 +182,7 @@ pub(crate) fn cast<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, x: ValueId, to: DType)
         return Err(LowerError::Unsupported("casts a sequence; cast its items".into()));
     }
     let s = c.shape(x).into_iter().map(Some).collect();
-    let attrs = Attrs::from([("to".to_string(), Attr::Str(to.name().into()))]);
+    let attrs = tensor::attrs(vec![("to", Attr::Str(to.name().into()))]);
     let op = Op::Host { name: "text.cast".into(), attrs };
     let name = n.name(0);
     let vs = c.b().node_with_shapes(op, &[x], &[(&name, to, s)], &n.origin);
@@ -201,7 +201,7 @@ pub(crate) fn constant<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, dims: Vec<i64>, te
 
 fn constant_of<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, dims: Vec<i64>, texts: Vec<String>) -> Lowered<ValueId> {
     let s = dims.iter().map(|&d| Some(Dim::Known(d))).collect();
-    let attrs = Attrs::from([("dims".to_string(), Attr::Ints(dims)), ("texts".to_string(), Attr::Strs(texts))]);
+    let attrs = tensor::attrs(vec![("dims", Attr::Ints(dims)), ("texts", Attr::Strs(texts))]);
     let op = Op::Host { name: "text.constant".into(), attrs };
     let vs = c.b().node_with_shapes(op, &[], &[(&name, DType::Str, s)], &n.origin);
     vs.first().copied().ok_or_else(|| "a constant has no value".into())

@@ -244,5 +244,5 @@ fn spec_attrs(op: &Op) -> Attrs {
 fn json_attr<T: Serialize>(spec: &T) -> Attrs {
     // Specifications are plain data: writing them as JSON cannot fail.
     let text = serde_json::to_string(spec).unwrap_or_default();
-    Attrs::from([("spec".to_string(), Attr::Str(text))])
+    tensor::attrs(vec![("spec", Attr::Str(text))])
 }

@@ -159,7 +159,8 @@ fn stretch(k: &Kernel, asks: &[Ask], range: std::ops::Range<usize>, room: usize)
         let longest = after[a].iter().map(|(b, c)| c + chain[*b]).max();
         chain[a] = longest.unwrap_or(0);
     }
-    let mut open: std::collections::BTreeSet<usize> = (0..n).filter(|b| before[*b] == 0).collect();
+    let mut open = std::collections::BTreeSet::new();
+    open.extend((0..n).filter(|b| before[*b] == 0));
     let (mut out, mut live) = (Vec::with_capacity(n), 0usize);
     // The cycle at hand, when what each instruction reads is there, and when each pipe takes the next.
     let (mut now, mut there, mut free) = (0u32, vec![0u32; n], [0u32; PIPES + 1]);

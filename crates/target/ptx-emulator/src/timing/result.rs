@@ -101,7 +101,7 @@ impl Stalls {
 }
 
 /// Those with any, most first.
-pub(crate) fn some(cycles: &ByReason, keep: impl Fn(Reason) -> bool) -> Vec<(Reason, u64)> {
+pub(crate) fn some(cycles: &ByReason, keep: fn(Reason) -> bool) -> Vec<(Reason, u64)> {
     let mut out: Vec<(Reason, u64)> = Reason::ALL
         .into_iter()
         .filter(|r| keep(*r))
