@@ -2,7 +2,9 @@
 use crate::{Failure, Subject};
 use emit::ptx::{self, ParamValue, Ptx};
 use kernel::{Mapping, Role, TargetKind, TileProgram, work};
-use ptx_emulator::{Checks, Counters, Finding, Launch, Machine, MemoryKind, Report};
+use ptx_emulator::{
+    Checks, Counters, Finding, Launch, Machine, MemoryKind, PtxError, Report, Unfinished,
+};
 use std::cell::{Cell, RefCell};
 use tensor::Tensor;
 
@@ -78,6 +80,9 @@ impl Emulated {
                 ParamValue::Fault => fault,
             });
         }
+        if text.early {
+            l.unfinished = written_before(&mut m, (program, fault), buffers, &at).map_err(say)?;
+        }
         if tasks > 0 {
             let out = m.run(&module, &l).map_err(say)?;
             let lines: Vec<&str> = text.text.lines().collect();
@@ -109,6 +114,60 @@ impl Emulated {
         }
         Ok(out)
     }
+}
+
+/// A kernel that writes words as they are.
+const REWRITE: &str = "
+.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry rewrite(.param .u64 at, .param .u32 words)
+{
+\t.reg .b64 %at, %by;
+\t.reg .b32 %i, %n, %v, %t;
+\t.reg .pred %p;
+\tld.param.u64 %at, [at];
+\tld.param.u32 %n, [words];
+\tcvta.to.global.u64 %at, %at;
+\tmov.u32 %i, %ctaid.x;
+\tmov.u32 %t, %tid.x;
+\tmad.lo.u32 %i, %i, 32, %t;
+\tsetp.ge.u32 %p, %i, %n;
+\t@%p bra $end;
+\tmul.wide.u32 %by, %i, 4;
+\tadd.u64 %at, %at, %by;
+\tld.global.u32 %v, [%at];
+\tst.global.u32 [%at], %v;
+$end:
+\tret;
+}
+";
+
+/// What is under way where kernels before wrote everything that a program touches and that is no constant, faults included.
+fn written_before(
+    m: &mut Machine,
+    (program, fault): (&TileProgram, u64),
+    buffers: &[Tensor],
+    at: &[u64],
+) -> Result<Unfinished, PtxError> {
+    let constants = match &program.schedule().mapping {
+        Mapping::Gpu(g) => g.constants.as_slice(),
+        Mapping::Cpu(_) => &[],
+    };
+    let module = m.load(REWRITE)?;
+    let own = at.iter().zip(buffers).enumerate();
+    let own = own.filter(|(n, _)| !constants.iter().any(|&c| usize::from(c) == *n));
+    let mut list: Vec<(u64, usize)> = own
+        .map(|(_, (&a, b))| (a, b.bytes().len().div_ceil(4).max(1)))
+        .collect();
+    list.push((fault, 1));
+    let mut all = Unfinished::default();
+    for (a, words) in list {
+        let mut l = Launch::new("rewrite").u64(a).u32(words as u32);
+        l.grid = [words.div_ceil(32) as u32, 1, 1];
+        all = all.and(m.run(&module, &l)?.unfinished);
+    }
+    Ok(all)
 }
 
 /// An architecture for program number `n`: one that has its matrix instruction.

@@ -385,6 +385,8 @@ fn mapping(
         registers: 255,
         spread: vec![],
         code: None,
+        constants: vec![],
+        triggers: false,
     })
 }
 

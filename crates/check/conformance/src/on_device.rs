@@ -3,7 +3,7 @@ use crate::{Failure, Subject};
 use device::{Device, DeviceError, Executable, Frame, PackedStore, Request};
 #[cfg(target_os = "linux")]
 use device::{Guard, GuardedBytes};
-use kernel::{Role, TargetKind, TileProgram, work};
+use kernel::{Mapping, Role, TargetKind, TileProgram, work};
 use layout::DimBox;
 use machine::{Cost, Work};
 use plan::{Block, Buffer, BufferKind, DeviceRef, Goal, Plan, PlanSegment, Port, Step, StepWork};
@@ -45,11 +45,16 @@ fn plan(p: &TileProgram, dims: &DimBox, device: &dyn Device) -> Option<Plan> {
         });
     }
     let scratch = work::scratch_bytes(p, dims)?;
+    let mut schedule = p.schedule().clone();
+    if let Mapping::Gpu(g) = &mut schedule.mapping {
+        // All that it reads is given with the request.
+        g.constants.clear();
+    }
     let step = Step {
         name: k.name.clone(),
         work: StepWork::Kernel {
             kernel: k.clone().into(),
-            schedule: p.schedule().clone().into(),
+            schedule: schedule.into(),
             args: (0..k.operands.len() as u32).collect(),
         },
         device: 0,

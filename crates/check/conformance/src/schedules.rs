@@ -238,6 +238,8 @@ pub fn gpu_schedules(
                 registers: 64,
                 spread,
                 code: None,
+                constants: vec![],
+                triggers: false,
             }),
         });
     }

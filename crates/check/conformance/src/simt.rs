@@ -81,6 +81,7 @@ impl Subject for Interpreter {
             shuffle: self.shuffle,
             copies: self.matrix,
             warpgroups: self.matrix,
+            dependents: self.matrix,
         };
         let p = emit::simt::lower(program, caps).map_err(|e| Failure::Refused(e.to_string()))?;
         let mut all = buffers.to_vec();

@@ -103,6 +103,7 @@ fn walking(count: usize) -> Vec<(Program, Vec<Tensor>)> {
         shuffle: 32,
         copies: true,
         warpgroups: true,
+        dependents: true,
     };
     let mut found = vec![];
     let mut rng = Rng::new(77);

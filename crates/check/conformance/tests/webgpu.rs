@@ -162,6 +162,8 @@ fn doubled(n: i64) -> TileProgram {
             registers: 64,
             spread: vec![],
             code: None,
+            constants: vec![],
+            triggers: false,
         }),
     };
     TileProgram::new(kernel, schedule).expect("a program")

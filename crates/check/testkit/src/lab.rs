@@ -1,7 +1,7 @@
 //! Products that were measured on an H100: the stages of a recipe in plain PTX, and what cuBLAS took.
 use crate::handwritten::{node, product};
-use expr::ExprBuilder;
-use graph::{AttentionSpec, GraphBuilder, Op};
+use expr::{ExprBuilder, Monoid, Ref, Unary};
+use graph::{AttentionSpec, GraphBuilder, Op, ValueId};
 use kernel::{Fragment, Target};
 use layout::{DType, Dim};
 use shopfloor::{Error, Model, ModelOptions, Precision};
@@ -147,6 +147,107 @@ impl Attention {
         let y = node(&mut b, Op::Attention(spec), &inputs, "attention");
         Model::from_graph("attention", &b.finish(&[y]), &ModelOptions::default())
     }
+}
+
+/// Products and norms of rows in turns, each of what the one before made: 24 steps with weights in bf16 that no cache holds,
+/// and microseconds that each took of a graph of `../shared/gpu/lab2` (section 8 of GPU.md), of plain nodes and of nodes
+/// that are launched early and copy their weights before they wait.
+pub struct Chain {
+    /// Rows.
+    pub tokens: i64,
+    /// Of a plain graph.
+    pub plain_us: f64,
+    /// With weights before the wait.
+    pub early_us: f64,
+}
+
+/// Steps of a chain.
+pub const CHAIN_STEPS: usize = 24;
+
+/// What was measured.
+pub const CHAINS: [Chain; 3] = [
+    Chain {
+        tokens: 16,
+        plain_us: 2.8866,
+        early_us: 2.0827,
+    },
+    Chain {
+        tokens: 64,
+        plain_us: 3.4397,
+        early_us: 2.9909,
+    },
+    Chain {
+        tokens: 128,
+        plain_us: 4.5508,
+        early_us: 4.0133,
+    },
+];
+
+impl Chain {
+    /// It of an input `x`.
+    ///
+    /// # Errors
+    /// It cannot be imported.
+    pub fn model(&self) -> Result<Model, Error> {
+        const BF16: DType = DType::BF16;
+        let sides = [[768usize, 768], [768, 3072], [3072, 768]];
+        let mut weights = WeightStore::new();
+        let products = (0..CHAIN_STEPS / 2).map(|i| {
+            let shape = sides[i % sides.len()];
+            let w = Tensor::zeros(BF16, &shape).expect("memory");
+            let id = weights.add_tensor(&format!("w{i}"), w);
+            (id.expect("a name that is free"), shape[1])
+        });
+        let products: Vec<_> = products.collect();
+        let mut b = GraphBuilder::new("chain", Arc::new(weights));
+        let mut x = b.input("x", BF16, vec![Dim::Known(self.tokens), Dim::Known(768)]);
+        for (i, (w, columns)) in products.into_iter().enumerate() {
+            let w = b.weight(w).expect("a weight");
+            let y = node(
+                &mut b,
+                product(&[0, 1], &[1, 2], &[0, 2]),
+                &[x, w],
+                &format!("y{i}"),
+            );
+            x = norm(&mut b, y, columns, i);
+        }
+        Model::from_graph("chain", &b.finish(&[x]), &ModelOptions::default())
+    }
+}
+
+/// Rows of `y` less their mean, by the root of their variance.
+fn norm(b: &mut GraphBuilder, y: ValueId, columns: usize, i: usize) -> ValueId {
+    type Make<'m> = &'m dyn Fn(&mut ExprBuilder, &[Ref]) -> Ref;
+    let mut number = 0;
+    let mut add = |b: &mut GraphBuilder, op: Op, of: &[ValueId]| {
+        number += 1;
+        node(b, op, of, &format!("n{i}.{number}"))
+    };
+    let map = |types: &[DType], make: Make| {
+        let mut e = ExprBuilder::new();
+        let args: Vec<Ref> = (0..).zip(types).map(|(s, &d)| e.input(s, d)).collect();
+        let out = make(&mut e, &args);
+        Op::Map(e.finish(&[out]))
+    };
+    let mean = || Op::Reduce {
+        monoid: Monoid::mean(DType::F32, DType::F32, &Dim::from(columns)),
+        axes: vec![1],
+        keep: true,
+    };
+    let f = DType::F32;
+    let y = add(b, map(&[DType::BF16], &|e, a| e.cast(a[0], f)), &[y]);
+    let m = add(b, mean(), &[y]);
+    let c = add(b, map(&[f; 2], &|e, a| e.sub(a[0], a[1])), &[y, m]);
+    let q = add(b, map(&[f], &|e, a| e.mul(a[0], a[0])), &[c]);
+    let v = add(b, mean(), &[q]);
+    let root = map(&[f; 2], &|e, a| {
+        let small = e.constant(1e-5, f);
+        let sum = e.add(a[1], small);
+        let root = e.unary(Unary::Rsqrt, sum);
+        let x = e.mul(a[0], root);
+        e.cast(x, DType::BF16)
+    });
+    add(b, root, &[c, v])
 }
 
 impl Stage {

@@ -5,8 +5,8 @@ use cuda_emulated::{EmulatedGpu, Fault, Happened};
 use graph::GraphBuilder;
 use layout::{DType, Dim, DimBox};
 use runtime::{Call, Cancel, RunError};
-use shopfloor::{Error, Launch, Model, ModelOptions, Tensor};
-use shopfloor_testkit::handwritten::{node, product};
+use shopfloor::{Error, Launch, Model, ModelOptions, Precision, Tensor};
+use shopfloor_testkit::handwritten::{node, product, values};
 use std::sync::Arc;
 use tensor::WeightStore;
 
@@ -186,5 +186,71 @@ fn what_the_driver_refuses_is_the_requests_error_and_the_next_one_is_right() {
     for _ in 0..2 {
         let e = b.run(5, 0).unwrap_err().to_string();
         assert!(e.contains("lost"), "{e}");
+    }
+}
+
+/// Products in a row with constant weights of a type, of few rows.
+fn constants(dtype: DType, precision: Precision) -> Model {
+    const DEEP: usize = 256;
+    let mut weights = WeightStore::new();
+    let ids: Vec<_> = (0..4)
+        .map(|i| {
+            let w = values(dtype, &[DEEP, DEEP], 7 + i);
+            weights.add_tensor(&format!("w{i}"), w).unwrap()
+        })
+        .collect();
+    let mut b = GraphBuilder::new("constants", Arc::new(weights));
+    let mut x = b.input("x", dtype, vec![Dim::Known(16), Dim::from(DEEP)]);
+    for (i, id) in ids.into_iter().enumerate() {
+        let w = b.weight(id).unwrap();
+        let (op, name) = (product(&[0, 1], &[1, 2], &[0, 2]), format!("y{i}"));
+        x = node(&mut b, op, &[x, w], &name);
+    }
+    let options = ModelOptions {
+        precision,
+        ..ModelOptions::default()
+    };
+    Model::from_graph("constants", &b.finish(&[x]), &options).unwrap()
+}
+
+/// Kernels of a graph that copy first stages of their weights before those before them are over: the driver finds no read
+/// of what is not written yet, and the bits are those of launches one after the other.
+#[test]
+fn weights_are_copied_before_the_kernels_before_are_over() {
+    let exact = Precision::default();
+    for (dtype, precision) in [
+        (DType::BF16, exact),
+        (DType::F16, exact),
+        (DType::F32, Precision::Tf32),
+    ] {
+        let on = |name: &str, launch| {
+            let gpu = EmulatedGpu::named(name).unwrap().with_sms(4);
+            Emulated::new(name, gpu, Some(launch), constants(dtype, precision))
+        };
+        let (steps, graph) = (on("h100", Launch::Steps), on("h100", Launch::Graph));
+        let x = values(dtype, &[16, 256], 3);
+        let run = |e: &Emulated| e.session.run(&[("x", &x)]).unwrap().into_vec().remove(0).1;
+        let want = run(&steps);
+        for _ in 0..3 {
+            assert_eq!(run(&graph).bytes(), want.bytes(), "{dtype}");
+        }
+        assert_eq!(graph.calls("cuGraphLaunch"), 2);
+        let ahead = |e: &Emulated| -> Vec<f64> {
+            let plan = e.session.plan(&DimBox::new()).unwrap();
+            let steps = plan.blocks().flat_map(|b| b.steps.clone());
+            let of = |s: plan::Step| match &s.work {
+                plan::StepWork::Kernel {
+                    kernel, schedule, ..
+                } => kernel::work::bytes_ahead(kernel, schedule),
+                plan::StepWork::Host { .. } => 0.0,
+            };
+            steps.map(of).collect()
+        };
+        let own = ahead(&graph);
+        assert!(
+            own.iter().filter(|&&n| n > 0.0).count() >= 4,
+            "{dtype}: {own:?}"
+        );
+        assert!(ahead(&on("a100", Launch::Graph)).iter().all(|&n| n == 0.0));
     }
 }

@@ -162,3 +162,55 @@ fn warps_that_copy_are_assembled_to_hoppers_instructions() {
         }
     }
 }
+
+/// How much longer than measured a chain may be predicted to take. Those of the lab add parts of sums to one word each with
+/// atomic instructions; our plans have six steps more, which add parts in their order. It tells with few rows.
+const MOST_OF_CHAINS: f64 = 1.65;
+
+/// A chain of products and norms of few rows takes what it was measured to take, as a graph whose kernels copy their
+/// weights before they wait, and as one of plain nodes.
+#[test]
+fn chains_of_few_rows_take_what_was_measured() {
+    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plan/machine/machines");
+    let machine = |name: &str| Machine::from_file(&machines.join(name)).expect("a machine");
+    let us = |chain: &lab::Chain, early: bool| {
+        let mut target = emit::ptx::target("sm_90a");
+        target.gpu.iter_mut().for_each(|g| g.dependents &= early);
+        let host = (machine("zen4-2core.toml"), cpu::target(cpu::Isa::Avx2));
+        let planner = Planner::new(
+            vec![host, (machine("h100.toml"), target)],
+            PlanOptions::default(),
+        );
+        let model = chain.model().expect("a model");
+        let plan = planner.bind(model.program(), &DimBox::new(), &Allotment::default());
+        let plan = plan.expect("a plan");
+        let ways = plan.request_ways(&machine("h100.toml"));
+        let graph = ways.iter().find(|w| w.way == machine::Way::Graph);
+        let steps = plan.blocks().map(|b| b.steps.len()).sum::<usize>();
+        let seconds = graph.expect("a graph").seconds;
+        println!(
+            "{steps} steps of {} tokens: {:.2} us",
+            chain.tokens,
+            seconds * 1e6
+        );
+        seconds / lab::CHAIN_STEPS as f64 * 1e6
+    };
+    for chain in &lab::CHAINS {
+        let (plain, early) = (us(chain, false), us(chain, true));
+        println!(
+            "{} tokens, us a step: plain {plain:.2} (measured {:.2}), early {early:.2} (measured {:.2})",
+            chain.tokens, chain.plain_us, chain.early_us
+        );
+        for (what, share) in [
+            ("plain", plain / chain.plain_us),
+            ("early", early / chain.early_us),
+        ] {
+            assert!(
+                (0.9..MOST_OF_CHAINS).contains(&share),
+                "{what} of {} tokens: {share:.2} of what was measured",
+                chain.tokens
+            );
+        }
+        assert!(early < plain);
+    }
+}

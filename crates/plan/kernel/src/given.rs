@@ -1,6 +1,6 @@
 //! The part of a kernel's text that says how it runs: schedules per target, and the user's own code. `read`
 //! reads it behind the statements; the planner takes it instead of searching.
-use crate::parse::{Read, axes, axis, cut, dim, dtype, fail, split};
+use crate::parse::{Read, axes, axis, cut, dim, dtype, fail, operand, split};
 use crate::{
     AxisTile, Code, CpuMapping, Factors, Fragment, GpuMapping, Kernel, KernelError, Mapping,
     MicroKernel, Place, Schedule, Spread, Swizzle, TileId, TileProgram, text,
@@ -243,6 +243,9 @@ fn spread(k: &Kernel, text: &str) -> Read<Option<Spread>> {
     }))
 }
 
+/// What a mapping says that has [`GpuMapping::triggers`].
+pub(crate) const TRIGGERS: &str = "the next kernel before stores";
+
 fn gpu(k: &Kernel, text: &str) -> Read<Mapping> {
     const FORM: &str = "a GPU's mapping is written as 'cta 128 threads, warps 2x2, rows m, columns n, fma, m over 8x4, loads of 4 B, 64 registers'";
     let pieces = split(text, ", ");
@@ -291,6 +294,8 @@ fn gpu(k: &Kernel, text: &str) -> Read<Mapping> {
         unroll: 1,
         spread: vec![],
         code: None,
+        constants: vec![],
+        triggers: false,
     };
     for piece in rest {
         if let Some((a, b)) = inside(piece, "loads of ", " B") {
@@ -303,6 +308,11 @@ fn gpu(k: &Kernel, text: &str) -> Read<Mapping> {
             made.registers = number(&piece[a..b], 1)?;
         } else if let Some((a, b)) = inside(piece, "", " CTAs that walk") {
             made.walkers = number(&piece[a..b], 1)?;
+        } else if let Some((a, b)) = inside(piece, "constants ", "") {
+            let names = piece[a..b].split(',');
+            made.constants = names.map(|name| operand(k, name)).collect::<Read<_>>()?;
+        } else if piece.trim() == TRIGGERS {
+            made.triggers = true;
         } else if let Some(s) = spread(k, piece.trim())? {
             made.spread.push(s);
         } else {

@@ -124,7 +124,7 @@ pub(crate) fn axes(k: &Kernel, names: &str) -> Read<Vec<AxisId>> {
     }
 }
 
-fn operand(k: &Kernel, name: &str) -> Read<OperandId> {
+pub(crate) fn operand(k: &Kernel, name: &str) -> Read<OperandId> {
     let name = name.trim();
     match k.operands.iter().position(|o| o.name == name) {
         Some(i) => id(i, name),

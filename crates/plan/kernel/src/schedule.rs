@@ -1,6 +1,6 @@
 //! The data of schedules: tiles, grid and loop order, places of tiles, and the backend's mapping. The planner
 //! chooses them, `lower` makes loops of them; no executor or emitter chooses anything else.
-use crate::{AxisId, AxisTile, Code, TileId};
+use crate::{AxisId, AxisTile, Code, OperandId, TileId};
 use layout::{Arrange, DType};
 use machine::NumType;
 use serde::{Deserialize, Serialize};
@@ -250,6 +250,14 @@ pub struct GpuMapping {
     /// what the kernel computes and what it is predicted to take are read off the tile program still.
     #[serde(default)]
     pub code: Option<Arc<Code>>,
+    /// Operands that nothing writes while requests run, in their order: what the first stages in shared memory hold of
+    /// them is copied before the CTA waits for the kernels before it.
+    #[serde(default)]
+    pub constants: Vec<OperandId>,
+    /// Whether it says before it stores results that the kernel behind it may be launched (programmatic dependent
+    /// launch); else that one is launched when all CTAs are over.
+    #[serde(default)]
+    pub triggers: bool,
 }
 
 /// CTAs of a launch for so many tasks, of [`GpuMapping::walkers`].
@@ -301,6 +309,16 @@ impl GpuMapping {
     pub fn computing(&self) -> u32 {
         self.threads
             .saturating_sub(self.copiers.saturating_mul(WARP))
+    }
+
+    /// Pieces of a loop that are copied before the first one is read, where so many stages hold them: by warps of their
+    /// own one each, else as many as no thread reads meanwhile.
+    pub fn pieces_ahead(&self, stages: u32) -> u32 {
+        let group = self.fragment.is_some_and(|f| f.warps() > 1);
+        match self.copiers {
+            0 => stages.saturating_sub(1 + u32::from(group && stages > 2)),
+            n => n.min(stages),
+        }
     }
 
     /// The same for the threads that compute, without those that only copy.

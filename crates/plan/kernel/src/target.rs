@@ -103,6 +103,10 @@ pub struct GpuTarget {
     /// Parts to choose from that a long sum may be cut into, each a task of its own, with their sum as a
     /// step behind.
     pub splits: Vec<u32>,
+    /// Whether a kernel waits for those before it by itself, so that it may be launched before they are over
+    /// (programmatic dependent launch).
+    #[serde(default)]
+    pub dependents: bool,
     /// What a CTA may take; see [`crate::TileProgram::fits`].
     pub limits: CtaLimits,
     /// What its printer says of programs.

@@ -2,7 +2,9 @@
 //! statements on whole tiles, as a page would write them. (What programs are stored as is kernel and
 //! schedule, by serde.)
 use crate::parse::{read_map, short_monoid};
-use crate::{Access, AxisId, Kernel, Mapping, Node, Place, Role, Stmt, TileId, TileProgram};
+use crate::{
+    Access, AxisId, Kernel, Mapping, Node, OperandId, Place, Role, Stmt, TileId, TileProgram,
+};
 use expr::{Expr, Names};
 use layout::DType;
 use std::fmt::{self, Write};
@@ -97,6 +99,13 @@ fn axes(k: &Kernel, list: &[AxisId]) -> String {
         .join(",")
 }
 
+fn operands(k: &Kernel, list: &[OperandId]) -> String {
+    list.iter()
+        .map(|&o| k.operands.get(o as usize).map_or("?", |o| &o.name))
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
 pub(crate) fn names(k: &Kernel, list: &[TileId]) -> String {
     list.iter()
         .map(|&t| tile(k, t))
@@ -184,7 +193,7 @@ pub(crate) fn mapping(k: &Kernel, m: &Mapping) -> String {
                 ),
             };
             format!(
-                "cta {} threads, warps {}, rows {}, columns {}, {fragment}{spread}, loads of {} B{}{}, {} registers{}",
+                "cta {} threads, warps {}, rows {}, columns {}, {fragment}{spread}, loads of {} B{}{}, {} registers{}{}{}",
                 g.threads,
                 g.warps_text(),
                 axes(k, &g.rows),
@@ -202,6 +211,14 @@ pub(crate) fn mapping(k: &Kernel, m: &Mapping) -> String {
                 match g.walkers {
                     0 => String::new(),
                     n => format!(", {n} CTAs that walk"),
+                },
+                match g.constants.as_slice() {
+                    [] => String::new(),
+                    list => format!(", constants {}", operands(k, list)),
+                },
+                match g.triggers {
+                    true => format!(", {}", crate::given::TRIGGERS),
+                    false => String::new(),
                 }
             )
         }

@@ -34,6 +34,7 @@ fn target(kind: TargetKind, shared_bytes: u64) -> Target {
             unrolls: vec![],
             rasters: vec![],
             splits: vec![],
+            dependents: false,
             printer: kernel::Printer::default(),
             limits: CtaLimits {
                 threads: 1024,

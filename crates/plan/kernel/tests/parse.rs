@@ -232,6 +232,16 @@ fn schedules_of_every_kind_are_read_back() {
         (g.walkers, g.store_bytes) = (132, 16);
         assert_eq!([7, 512].map(|n| kernel::ctas(g.walkers, n)), [7, 132]);
     }
+    let mut early = gemm_gpu();
+    if let Mapping::Gpu(g) = &mut early.mapping {
+        (g.constants, g.triggers) = (vec![1], true);
+    }
+    let text = given_round_trip(&k, vec![early]);
+    let name = &k.operands[1].name;
+    let said = format!("registers, constants {name}, the next kernel before stores");
+    assert!(text.contains(&said), "{text}");
+    let e = Declared::parse(&text.replace(&format!("constants {name},"), "constants w,"));
+    assert!(e.unwrap_err().to_string().contains("no operand 'w'"));
     copied.places[1] = Place::Image { stages: 3 };
     let text = given_round_trip(&with_image(k), vec![copied]);
     assert!(text.contains("warps 8x1 and 4 to copy,"), "{text}");

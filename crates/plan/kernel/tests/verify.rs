@@ -531,6 +531,9 @@ fn mapping() {
     assert_eq!(gpu(|g| g.copiers = 4), "mapping");
     // So do CTAs that walk tasks.
     assert_eq!(gpu(|g| g.walkers = 132), "mapping");
+    for constants in [vec![3], vec![9], vec![1, 0], vec![0, 0]] {
+        assert_eq!(gpu(|g| g.constants.clone_from(&constants)), "mapping");
+    }
     let as_it_lies = broken(GPU, |_, s| s.places[1] = Place::Image { stages: 3 });
     assert_eq!(as_it_lies, "image");
     assert_eq!(gpu(|g| g.threads = 0), "mapping");

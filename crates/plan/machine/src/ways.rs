@@ -4,7 +4,10 @@
 //! # The rule
 //! - *Steps*: the host makes one call for each copy and each kernel, and the GPU begins a kernel when it was
 //!   called and the one before it is over, a gap later. Short kernels wait for the host.
-//! - *Graph*: one call for a stretch of kernels between steps of the host; from kernel to kernel a node.
+//! - *Graph*: one call for a stretch of kernels between steps of the host; from kernel to kernel a node. A kernel's CTAs
+//!   come when those of the one before are over, or have said that they may, and its stores are on their way to memory:
+//!   what it copies of constants meanwhile it need not wait for, as far as it waits for nothing else
+//!   ([`KernelSpan::ahead`]).
 //! - By both, a step may be part of the launch before it: then it begins a hand-over after that one's tasks.
 //! - *Resident*: a word there and back for a stretch, and from step to step a counter and the reads of the
 //!   step's record, which go to L2 one after the other. A CTA of the kernel has the threads and registers of
@@ -104,6 +107,15 @@ pub struct KernelSpan {
     /// Where steps are launched it is part of the launch before it, as which it takes so many hand-overs; 0 with a
     /// launch of its own.
     pub handovers: u64,
+    /// Bytes that it reads, each once.
+    #[serde(default)]
+    pub read: f64,
+    /// Bytes of constants that each CTA copies before it waits for the kernels before.
+    #[serde(default)]
+    pub ahead: f64,
+    /// Whether it lets the kernel behind it be launched before its results are stored.
+    #[serde(default)]
+    pub triggers: bool,
 }
 
 impl KernelSpan {
@@ -119,6 +131,9 @@ impl KernelSpan {
             alone: warps.map_or(0.0, |w| w.alone),
             in_step: warps.map_or(0.0, |w| w.in_step),
             handovers: 0,
+            read: work.unique_read,
+            ahead: 0.0,
+            triggers: false,
         }
     }
 
@@ -244,6 +259,42 @@ impl Pricing<'_> {
         (self.m.costs.launch_s.value - self.ways.launch_call_s.value).max(0.0)
     }
 
+    /// From kernel to kernel of a graph, where the one before lets this one be launched early or does not; and what of its
+    /// body this one has done by then.
+    ///
+    /// An edge between kernels that do nothing takes [`WayCosts::graph_dependent_s`] where the second one's CTAs are there
+    /// before the first one is over: what it takes until that is known. Without, those CTAs have to come first, which the
+    /// rest of [`WayCosts::graph_node_s`] is for. A kernel that nobody lets come earlier comes when the CTAs before are
+    /// over, beside the other part.
+    fn node_s(&self, k: &KernelSpan, triggered: bool) -> (f64, f64) {
+        let node = self.ways.graph_node_s.value;
+        let over = self.ways.graph_dependent_s.value.min(node);
+        let (node, beside) = match triggered {
+            true => (over, over),
+            false => (node, (2.0 * over - node).max(0.0)),
+        };
+        (node, self.ahead_s(k).min(beside).min(k.body_s))
+    }
+
+    /// What a body takes less whose CTAs have copied what they copy ahead: of memory's latency what the cache's, from
+    /// which the rest comes, is less, and of the bytes what the body does not spend on something else meanwhile.
+    fn ahead_s(&self, k: &KernelSpan) -> f64 {
+        let Some(device) = self.m.levels.get(self.m.memory_index()) else {
+            return 0.0;
+        };
+        if k.ahead == 0.0 {
+            return 0.0;
+        }
+        let latency = |name: &str| self.m.level(name).map_or(0.0, |l| l.latency_s.value);
+        let latency = (device.latency_s.value - latency("L2")).max(0.0);
+        let workers = self.m.worker_count();
+        let held = workers as u64 * k.held.max(1);
+        let ahead = k.ahead * k.tasks.min(held) as f64;
+        let rate = device.read.at(workers);
+        let beside = (k.body_s - device.latency_s.value - k.read / rate).max(0.0);
+        latency + (ahead.min(k.read) / rate - beside).max(0.0)
+    }
+
     /// Steps and graphs: what the host has called for, and where the GPU is.
     fn queued(&self, r: &RequestSteps, way: Way) -> f64 {
         let call = self.ways.launch_call_s.value;
@@ -255,6 +306,7 @@ impl Pricing<'_> {
         // The first kernel of a stretch stands behind nothing.
         let mut first = true;
         let mut waited = true;
+        let mut triggered = false;
         for leg in &r.legs {
             match leg {
                 Leg::Host(seconds) => {
@@ -269,16 +321,21 @@ impl Pricing<'_> {
                 }
                 Leg::Kernel(k) if k.handovers > 0 && !first => {
                     gpu += k.handovers as f64 * self.m.costs.handoff_s.value + k.body_s;
+                    triggered = k.triggers;
                 }
                 Leg::Kernel(k) if way == Way::Graph => {
-                    let node = self.ways.graph_node_s.value;
+                    let (node, early) = match first {
+                        true => (self.ways.graph_node_s.value, 0.0),
+                        false => self.node_s(k, triggered),
+                    };
+                    triggered = k.triggers;
                     if first {
                         // Of a graph's whole time what its end takes is counted there.
                         let begin = self.ways.graph_s.value - node - self.end_s();
                         gpu = gpu.max(host) + begin.max(0.0);
                         host += call;
                     }
-                    gpu += node + self.ways.begin_s.value + k.body_s;
+                    gpu += node + self.ways.begin_s.value + k.body_s - early;
                     (first, waited) = (false, false);
                 }
                 Leg::Kernel(k) => {

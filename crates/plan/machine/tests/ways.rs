@@ -34,7 +34,7 @@ impl Measured {
                 warps: warps as u64,
                 alone,
                 in_step,
-                handovers: 0,
+                ..KernelSpan::default()
             }),
             _ => panic!("{}: a row of {} figures", self.model, row.len()),
         };
@@ -149,7 +149,7 @@ fn a_long_chain_is_a_graph_and_one_step_about_even() {
         warps: 4,
         alone: 1000.0,
         in_step: 1200.0,
-        handovers: 0,
+        ..KernelSpan::default()
     });
     let seconds = |n: usize, way: Way| {
         let r = RequestSteps {
@@ -196,6 +196,47 @@ fn a_step_in_the_launch_before_it_takes_a_hand_over() {
     assert!(less(Way::Steps) > want);
     // A kernel that stays has no launches.
     assert_eq!(less(Way::Resident), 0.0);
+}
+
+/// A kernel whose CTAs copy constants before they wait has done so while the one before ends, in a graph alone, and no
+/// further than the edge is long.
+#[test]
+fn constants_that_are_copied_before_the_wait_cost_nothing_beside_an_edge() {
+    let m = Machine::load("h100").unwrap();
+    let ways = m.way_costs().unwrap();
+    let (node, over) = (ways.graph_node_s.value, ways.graph_dependent_s.value);
+    let seconds = |way: Way, (ahead, triggers, body_s): (f64, bool, f64)| {
+        let kernel = KernelSpan {
+            body_s,
+            tasks: 132,
+            threads: 256,
+            held: 1,
+            read: 132.0 * 48e3,
+            ahead,
+            triggers,
+            ..KernelSpan::default()
+        };
+        let r = RequestSteps {
+            legs: vec![Leg::Kernel(kernel); 2],
+            may_stay: true,
+            ..RequestSteps::default()
+        };
+        m.request(&r, way).unwrap().seconds
+    };
+    // All bytes of such a body are those of constants.
+    let plain = (0.0, false, 2.5e-6);
+    let less =
+        |way, with: (f64, bool, f64)| seconds(way, (0.0, false, with.2)) - seconds(way, with);
+    let beside = 2.0 * over - node;
+    assert!((less(Way::Graph, (48e3, false, plain.2)) - beside).abs() < 1e-12);
+    assert!((less(Way::Graph, (48e3, true, plain.2)) - node).abs() < 1e-12);
+    assert!((less(Way::Graph, (0.0, true, plain.2)) - (node - over)).abs() < 1e-12);
+    for way in [Way::Steps, Way::Resident] {
+        assert_eq!(less(way, (48e3, true, plain.2)), 0.0);
+    }
+    // A body that computes for long waits for memory's latency alone.
+    let few = less(Way::Graph, (48e3, true, 50e-6)) - (node - over);
+    assert!(few > 0.0 && few < over, "{few}");
 }
 
 #[test]

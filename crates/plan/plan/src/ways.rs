@@ -1,14 +1,17 @@
 //! What of a plan its ways of running on a GPU are priced by ([`machine::Machine::request`]).
 
 use crate::{Block, BufferKind, Plan, Step, StepWork};
-use kernel::{Mapping, Role};
+use kernel::{Mapping, Role, work};
 use layout::Arrange;
 use machine::{KernelSpan, Leg, Machine, RequestSteps, Way, WayTime};
 use std::collections::BTreeSet;
 
 /// A step as the GPU that is device `own` of its plan has it; `None` where it is no kernel of that GPU.
 fn span(step: &Step, own: u32) -> Option<KernelSpan> {
-    let StepWork::Kernel { schedule, .. } = &step.work else {
+    let StepWork::Kernel {
+        kernel, schedule, ..
+    } = &step.work
+    else {
         return None;
     };
     match (&schedule.mapping, step.device == own) {
@@ -17,6 +20,11 @@ fn span(step: &Step, own: u32) -> Option<KernelSpan> {
                 true => step.cost_work.handoffs,
                 false => 0,
             },
+            ahead: match step.joined {
+                true => 0.0,
+                false => work::bytes_ahead(kernel, schedule),
+            },
+            triggers: g.triggers,
             ..KernelSpan::of(&step.cost_work, &step.predicted, g.threads.into())
         }),
         _ => None,

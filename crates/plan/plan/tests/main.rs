@@ -4,6 +4,7 @@ extern crate kernel;
 mod broken;
 mod common;
 mod division;
+mod early;
 mod elapsed;
 mod equal;
 mod good;

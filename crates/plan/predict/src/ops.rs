@@ -574,6 +574,8 @@ fn schedule(
             registers,
             spread: vec![],
             code: None,
+            constants: vec![],
+            triggers: false,
         }),
     }
 }

@@ -57,6 +57,7 @@ pub fn vendor_with(machine: &Machine, c: &Constants) -> Option<Target> {
             unrolls: vec![],
             rasters: vec![8, 4, 1],
             splits: c.tables.products.parts.clone(),
+            dependents: false,
             printer: Printer::default(),
             limits: CtaLimits {
                 threads: limit(l.threads_per_cta, 1024) as u32,

@@ -514,8 +514,8 @@ impl Context for Handle {
                 }
             }
         }
-        if shape.early && !f.info.waits_first {
-            let why = "it may begin while the kernel before it runs and does not wait for it first";
+        if shape.early && !f.info.waits {
+            let why = "it may begin while the kernel before it runs and does not wait for it";
             return refused("EMULATOR_FINDING", why.into());
         }
         let resident = match f.info.communicates {
@@ -535,7 +535,7 @@ impl Context for Handle {
             ..ptx_emulator::Launch::new(f.entry.clone())
         };
         // What no GPU would take is refused now, not when its turn comes.
-        if let Err(e) = s.machine.start(&f.code, &launch) {
+        if let Err(e) = s.machine.check(&f.code, &launch) {
             return refused("CUDA_ERROR_INVALID_VALUE", e.to_string());
         }
         let work = Work::Node(Node::Launch {

@@ -5,6 +5,7 @@ use crate::time;
 use cuda::{DriverError, Pinned};
 use ptx_emulator::{
     Finding, HostOrder, KernelInfo, Launch, Machine, Module, Outcome, PtxError, Running, Status,
+    Unfinished,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -112,6 +113,8 @@ pub(crate) struct Queue {
     busy: Option<Busy>,
     /// The GPU's clock when all before is done.
     now: u64,
+    /// Launches that may be under way when one begins that depends on the last one.
+    unfinished: Unfinished,
     /// Why something in it failed, until somebody asks.
     error: Option<DriverError>,
     pub dropped: bool,
@@ -323,6 +326,7 @@ impl State {
             if let Some(b) = q.busy.take() {
                 let o = b.running.outcome();
                 q.now = q.now.max(b.running.latest_ns() as u64);
+                q.unfinished = o.unfinished;
                 self.finish(q, &b.kernel, None, &o);
             }
             return (true, true);
@@ -336,18 +340,19 @@ impl State {
             return (false, false);
         };
         q.now = q.now.max(earliest);
-        (true, self.work(q, work))
+        let before = std::mem::take(&mut q.unfinished);
+        (true, self.work(q, work, before))
     }
 
-    /// Does `work`, or begins it; says whether memory was written.
-    fn work(&mut self, q: &mut Queue, work: Work) -> bool {
+    /// Does `work`, or begins it, behind launches that may be under way; says whether memory was written.
+    fn work(&mut self, q: &mut Queue, work: Work, before: Unfinished) -> bool {
         let done = match work {
-            Work::Node(node) => return self.node(q, node),
+            Work::Node(node) => return self.node(q, node, before),
             Work::GraphNode(node) => {
                 // A node begins sooner behind the one before than a launch.
                 let early = matches!(node, Node::Launch { early: true, .. });
                 q.now = q.now.saturating_sub(time::node_saves_ns(early));
-                return self.node(q, node);
+                return self.node(q, node, before);
             }
             Work::Upload {
                 to,
@@ -383,14 +388,19 @@ impl State {
     }
 
     /// Does what a graph may hold, or begins it; says whether memory was written.
-    fn node(&mut self, q: &mut Queue, node: Node) -> bool {
+    fn node(&mut self, q: &mut Queue, node: Node, before: Unfinished) -> bool {
         let done = match node {
             Node::Launch {
                 code,
-                launch,
+                mut launch,
                 communicates,
-                ..
-            } => return self.launch(q, &code, *launch, communicates),
+                early,
+            } => {
+                if early {
+                    launch.unfinished = before;
+                }
+                return self.launch(q, &code, *launch, communicates);
+            }
             Node::Copy { to, from, bytes } => {
                 q.now += time::inside_ns(&self.gpu.info, bytes as u64);
                 self.moved(to, from, bytes)
@@ -444,7 +454,10 @@ impl State {
         }
         launch.again = self.machine.memory.in_use() <= AGAIN;
         match self.machine.run(code, &launch) {
-            Ok(o) => self.finish(q, &kernel, Some(ctas), &o),
+            Ok(o) => {
+                q.unfinished = o.unfinished;
+                self.finish(q, &kernel, Some(ctas), &o);
+            }
             Err(e) => q.error = Some(failed("cuLaunchKernel", &e)),
         }
         true

@@ -341,19 +341,24 @@ fn threads_that_ask_at_once_share_what_one_compiles() {
     assert!(m.load("nonsense").is_err() && m.is_empty());
 }
 
+/// Errors of a launch and of what is queued behind it.
+fn outcome(launched: Result<(), DriverError>, on: &Stream) -> Result<(), String> {
+    launched.map_err(|e| e.to_string())?;
+    on.synchronize().map_err(|e| e.to_string())
+}
+
 #[test]
-fn what_begins_early_waits_first() {
+fn what_begins_early_touches_nothing_that_the_kernel_before_writes() {
     let (_d, c) = open();
-    let early = Launch {
+    let shape = |early| Launch {
         grid: [2, 1, 1],
         block: [32, 1, 1],
         shared_bytes: 0,
-        early: true,
+        early,
     };
-    let s = Stream::new(&c, 0).unwrap();
-    let text = |before: &str| {
+    let text = |body: &str| {
         format!(
-            "{}\n.visible .entry k(.param .u64 a)\n{{\n\t.reg .b64 %rd<2>;\n\t.reg .b32 %r<2>;\n{before}\tld.param.u64 %rd1, [a];\n\tld.global.u32 %r1, [%rd1];\n\tgriddepcontrol.wait;\n\tret;\n}}\n",
+            "{}\n.visible .entry k(.param .u64 a)\n{{\n\t.reg .b64 %rd<2>;\n\t.reg .b32 %r<3>;\n\tld.param.u64 %rd1, [a];\n\tmov.u32 %r2, 7;\n{body}\tret;\n}}\n",
             HEAD.replace("sm_75", "sm_90")
         )
     };
@@ -362,23 +367,54 @@ fn what_begins_early_waits_first() {
     let at = g.allocate(256).unwrap();
     g.upload(at, &[0; 256]).unwrap();
     let on = Stream::new(&g, 0).unwrap();
-    let launch = |before: &str| {
-        let m = g.load_module(&text(before)).unwrap();
+    const WAIT: &str = "\tgriddepcontrol.wait;\n";
+    const NEXT: &str = "\tgriddepcontrol.launch_dependents;\n";
+    const READ: &str = "\tld.global.u32 %r1, [%rd1];\n";
+    const OTHER: &str = "\tld.global.u32 %r1, [%rd1+128];\n";
+    const WRITE: &str = "\tst.global.u32 [%rd1], %r2;\n";
+    const ADD: &str = "\tred.relaxed.gpu.global.add.u32 [%rd1], %r2;\n";
+    let run = |body: &[&str], early: bool| {
+        let m = g.load_module(&text(&body.concat())).unwrap();
         let f = g.function(m, "k").unwrap();
-        g.launch(f, early, &[Arg::Pointer(at)], on.id())
+        outcome(g.launch(f, shape(early), &[Arg::Pointer(at)], on.id()), &on)
     };
-    launch("\tgriddepcontrol.wait;\n").unwrap();
-    let why = launch("").unwrap_err().to_string();
-    assert!(why.contains("does not wait for it first"), "{why}");
+    let found = |body: &[&str], what: &str| {
+        let why = run(body, true).unwrap_err();
+        assert!(why.contains(what), "{body:?}: {why}");
+    };
+    // All that is there was written by the host.
+    run(&[READ, WAIT], true).unwrap();
+    run(&[WAIT, ADD], false).unwrap();
+    run(&[OTHER, WAIT, NEXT, READ], true).unwrap();
+    run(&[WAIT, ADD], true).unwrap();
+    found(&[READ, WAIT], "which a kernel before writes");
+    run(&[WAIT, ADD], true).unwrap();
+    found(&[ADD, WAIT], "while a kernel before may use them");
+    found(&[WRITE, WAIT], "while a kernel before may use them");
+    found(&[READ], "does not wait for it");
+    // A kernel before that is over, behind one that waited before it let the next begin, and behind one that did not.
+    for (between, fine) in [([WAIT, NEXT], true), ([NEXT, WAIT], false)] {
+        run(&[WAIT, ADD], false).unwrap();
+        run(&between, true).unwrap();
+        match fine {
+            true => run(&[READ, WAIT], true).unwrap(),
+            false => found(&[READ, WAIT], "which a kernel before writes"),
+        }
+    }
+    // Behind something else than a kernel nothing is under way.
+    run(&[WAIT, ADD], false).unwrap();
+    g.upload(at.offset(128), &[0; 4]).unwrap();
+    g.copy(at.offset(128), at.offset(64), 4, on.id()).unwrap();
+    run(&[READ, WAIT], true).unwrap();
     // Nothing else of it is different.
-    let f = function(&c, ADD, "add");
+    let f = function(&c, self::ADD, "add");
     let args = [
         Arg::Pointer(c.allocate(256).unwrap()),
         Arg::U32(64),
         Arg::U32(1),
     ];
-    assert!(c.launch(f, early, &args, s.id()).is_err());
-    on.synchronize().unwrap();
+    let s = Stream::new(&c, 0).unwrap();
+    assert!(c.launch(f, shape(true), &args, s.id()).is_err());
 }
 
 #[test]

@@ -127,6 +127,8 @@ fn schedule() -> Schedule {
             registers: 128,
             spread: vec![],
             code: None,
+            constants: vec![],
+            triggers: false,
         }),
     }
 }
@@ -312,6 +314,7 @@ fn threads_of_a_gemm() {
         shuffle: 32,
         copies: true,
         warpgroups: false,
+        dependents: false,
     };
     let threads = shopfloor_emit::simt::lower(&program, caps).unwrap();
     shopfloor_emit::simt::verify::verify(&threads).unwrap();
@@ -338,4 +341,57 @@ fn threads_of_a_gemm() {
     let inside: Vec<&str> = body.lines().filter(divides).collect();
     // Three stages take turns; nothing else is divided in the loop.
     assert!(inside.len() <= 2, "{inside:?}");
+}
+
+/// What is copied before the wait for the kernels before, and where the one behind may be launched: read off the schedule,
+/// for kernels by themselves on what knows it.
+#[test]
+fn constants_are_copied_before_the_wait() {
+    let texts = |constants: &[u16], triggers: bool| {
+        let mut s = schedule();
+        if let Mapping::Gpu(g) = &mut s.mapping {
+            (g.constants, g.triggers) = (constants.to_vec(), triggers);
+        }
+        let p = TileProgram::new(gemm(Dim::Known(256)), s).unwrap();
+        ["sm_80", "sm_90"].map(|arch| ptx::emit(&p, arch).unwrap().text)
+    };
+    let [plain, waits] = texts(&[], false);
+    let lines = |text: &str| -> Vec<String> {
+        let words = |l: &str| Some(l.trim().split([' ', ';']).next()?.to_string());
+        text.lines().filter_map(words).collect()
+    };
+    let before = |text: &str, what: &str| {
+        let all = lines(text);
+        let at = all.iter().position(|l| l == "griddepcontrol.wait").unwrap();
+        all[..at].iter().filter(|l| l.starts_with(what)).count()
+    };
+    assert!(!plain.contains("griddepcontrol"), "{plain}");
+    for what in ["cp.async", "ld.global", "st.global"] {
+        assert_eq!(before(&waits, what), 0, "{waits}");
+    }
+    assert_eq!(waits.matches("griddepcontrol").count(), 1, "{waits}");
+    // Of sm_80 nothing is different.
+    assert_eq!(texts(&[1], true)[0], plain);
+    let [_, early] = texts(&[1], true);
+    assert_eq!(before(&early, "cp.async.cg"), 2, "{early}");
+    assert_eq!(before(&early, "cp.async.commit"), 0, "{early}");
+    // Both factors are there at once, in as many groups.
+    let copies = |text: &str, what| lines(text).iter().filter(|l| l.starts_with(what)).count();
+    for what in ["cp.async.cg", "cp.async.commit"] {
+        assert_eq!(copies(&early, what), copies(&waits, what), "{early}");
+    }
+    let at = |what: &str| {
+        early
+            .find(what)
+            .unwrap_or_else(|| panic!("{what} in {early}"))
+    };
+    let next = at("griddepcontrol.launch_dependents");
+    assert!(at("griddepcontrol.wait") < next, "{early}");
+    assert!(
+        early.rfind("mma.sync").unwrap() < next && next < at("st.global"),
+        "{early}"
+    );
+    // All that the loop reads being constants, results alone are behind the wait.
+    let [_, all] = texts(&[0, 1], false);
+    assert!(all.rfind("mma.sync").unwrap() < all.find("griddepcontrol.wait").unwrap());
 }

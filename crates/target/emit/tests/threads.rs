@@ -30,6 +30,7 @@ struct Made(Program);
 impl Made {
     fn new() -> Made {
         let buffer = |name: &str, written| Buffer {
+            constant: false,
             name: name.into(),
             dtype: DType::F32,
             written,
@@ -554,4 +555,67 @@ fn threads_that_share_an_element_have_a_barrier_between() {
         m.store_shared(zero, v);
     });
     assert!(e.unwrap_err().contains("threads race for element 0"));
+}
+
+#[test]
+fn what_changes_is_touched_behind_the_wait_for_the_kernels_before() {
+    use Inst::{DependencyWait, LaunchDependents};
+    /// Puts `x` into shared memory, as a constant or not, waits, and stores it.
+    fn moved(m: &mut Made, constant: bool, parts: [&[Inst]; 3]) {
+        m.0.operands[usize::from(X)].constant = constant;
+        let [before, between, behind] = parts;
+        let (l, own) = m.place(0);
+        before.iter().for_each(|i| m.add(i.clone()));
+        m.copy(F32S, (X, EACH), own);
+        between.iter().for_each(|i| m.add(i.clone()));
+        [Inst::Commit, Inst::Wait(0)]
+            .into_iter()
+            .for_each(|i| m.add(i));
+        let v = m.load_shared(F32S, own);
+        m.store(l, v);
+        behind.iter().for_each(|i| m.add(i.clone()));
+    }
+    let (wait, next) = (DependencyWait, LaunchDependents);
+    let fine: [(bool, [&[Inst]; 3]); 5] = [
+        (false, [&[], &[], &[]]),
+        (false, [&[wait.clone()], &[], &[]]),
+        (true, [&[], &[wait.clone()], &[]]),
+        (true, [&[wait.clone(), next.clone()], &[], &[]]),
+        (true, [&[], &[wait.clone(), next.clone()], &[next.clone()]]),
+    ];
+    for (constant, parts) in fine {
+        assert_eq!(result(|m| moved(m, constant, parts)), Ok(firsts(0)));
+    }
+    let wrong: [(&str, bool, [&[Inst]; 3]); 4] = [
+        ("'x' is read before", false, [&[], &[wait.clone()], &[]]),
+        ("'y' is written before", true, [&[], &[], &[wait.clone()]]),
+        (
+            "may be launched before those before are over",
+            true,
+            [&[next.clone()], &[wait.clone()], &[]],
+        ),
+        (
+            "by a program that waits for none",
+            true,
+            [&[], &[], &[next.clone()]],
+        ),
+    ];
+    for (words, constant, parts) in wrong {
+        refused(words, |m| moved(m, constant, parts));
+    }
+    // Some threads, or all of them perhaps not at all.
+    refused("where not all threads come by", |m| {
+        let cond = m.differs();
+        m.when(cond, |m| m.add(DependencyWait));
+    });
+    refused("where not all threads come by", |m| {
+        let bounds = [0, 0, 1].map(|v| m.int(v));
+        m.repeat(bounds, |m, _| m.add(DependencyWait));
+    });
+    // The interpreter notices what the rules would refuse.
+    let broken = made(|m| moved(m, false, [&[], &[wait.clone()], &[]]));
+    let x = (0..ALL).map(f64::from).collect();
+    let mut memory = Elements([x, vec![-1.0; THREADS as usize]]);
+    let e = run(&broken, &|_| None, &mut memory, 0..1, u64::MAX).unwrap_err();
+    assert!(e.contains("before the kernels before are over"), "{e}");
 }

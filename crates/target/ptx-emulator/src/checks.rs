@@ -65,6 +65,8 @@ pub enum Kind {
     /// A read through the async proxy of shared memory that ordinary instructions wrote, without
     /// `fence.proxy.async` and a barrier in between.
     MissingProxyFence,
+    /// An access before `griddepcontrol.wait` of global memory that a kernel before may still write, or a write.
+    Dependency,
     /// An aligned barrier that only some lanes of a warp reach together.
     DivergentBarrier,
     /// A warp-wide instruction by a lane that its mask leaves out, or for lanes that never come.
@@ -109,6 +111,7 @@ impl Kind {
             Kind::RegisterInFlight => "register in flight",
             Kind::MissingWgmmaFence => "missing wgmma.fence",
             Kind::MissingProxyFence => "missing proxy fence",
+            Kind::Dependency => "access before griddepcontrol.wait",
             Kind::DivergentBarrier => "divergent barrier",
             Kind::WarpMask => "warp mask",
             Kind::Trap => "trap",

@@ -73,6 +73,7 @@ pub use counters::{Class, Counters, Counts, Request};
 pub use error::PtxError;
 pub use machine::{
     HostOrder, InstructionTimes, KernelInfo, Launch, Machine, Module, Outcome, Running, Status,
+    Unfinished,
 };
 pub use memory::{Kind as MemoryKind, Memory};
 pub use program::KernelParam;

@@ -545,8 +545,8 @@ pub(crate) struct Kernel {
     pub cluster: Option<[u32; 3]>,
     /// Whether CTAs may depend on each other, so that they must be interleaved.
     pub communicates: bool,
-    /// Whether every thread waits for earlier kernels before it does anything.
-    pub waits_first: bool,
+    /// Whether threads wait for earlier kernels.
+    pub waits: bool,
     /// Text of the names of registers, for reports: of 32-bit, 64-bit and predicate files.
     pub names: [Vec<String>; 3],
     /// Registers of a thread at entry, 0 where nothing says.

@@ -80,6 +80,10 @@ pub(crate) enum Sm90 {
     WgmmaCommit,
     /// All but so many of the newest groups are to be complete.
     WgmmaWait(u32),
+    /// `griddepcontrol.wait`.
+    DependencyWait,
+    /// `griddepcontrol.launch_dependents`.
+    LaunchDependents,
     /// `fence.proxy.async`.
     ProxyFence,
     /// `fence.mbarrier_init`.

@@ -1,6 +1,8 @@
 //! Rules of schedules.
 use super::blame::{Blame, unique};
-use crate::{AxisId, GpuMapping, Kernel, KernelError, Mapping, Place, Schedule, Stmt};
+use crate::{
+    AxisId, GpuMapping, Kernel, KernelError, Mapping, OperandId, Place, Role, Schedule, Stmt,
+};
 
 const MAX_STAGES: u32 = 16;
 const MAX_REGISTER_TILE: u32 = 4096;
@@ -186,6 +188,23 @@ fn accesses(g: &GpuMapping, b: &Blame) -> Checked {
     })
 }
 
+/// What is done before the kernels before are over, and what before this one is.
+fn early(k: &Kernel, g: &GpuMapping, b: &Blame) -> Checked {
+    let read = |&o: &OperandId| {
+        k.operands
+            .get(o as usize)
+            .is_some_and(|o| o.role == Role::Read)
+    };
+    b.need(
+        g.constants.is_sorted_by(|a, b| a < b) && g.constants.iter().all(read),
+        "mapping",
+        || "its constants are not operands that it reads, each once and in their order".into(),
+    )?;
+    b.need(!g.triggers || g.walkers == 0, "mapping", || {
+        "CTAs that walk say that the next kernel may be launched while they have tasks left".into()
+    })
+}
+
 fn mapping(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
     let fits = |list: &[AxisId]| unique(list) && list.iter().all(|&a| (a as usize) < k.axes.len());
     let shape = |n: u32| (1..=MAX_REGISTER_TILE).contains(&n);
@@ -256,6 +275,7 @@ fn mapping(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
                 "warps lie along the depth of a kernel that is not one product".into()
             })?;
             accesses(g, b)?;
+            early(k, g, b)?;
             b.need(
                 g.fragment
                     .is_none_or(|f| shape(f.m) && shape(f.n) && shape(f.k)),

@@ -4,11 +4,13 @@
 //! touches (edge tiles are counted by extents, not by whole tiles) and once more for every piece of
 //! a grid axis that it does not touch, since each task repeats it. A contraction on a GPU goes over
 //! whole tiles: its threads are there for all of one, whatever lies outside.
+mod ahead;
 mod reuse;
 mod rows;
 mod space;
 
 use crate::{AxisId, Kernel, Mapping, Node, Place, Schedule, Stmt, TileProgram};
+pub use ahead::bytes_ahead;
 use expr::{Class, Expr};
 use layout::{DType, Dim, DimBox};
 use machine::{Machine, NumType, UnitClass, Work};

@@ -94,6 +94,8 @@ pub fn gemm_gpu() -> Schedule {
             registers: 168,
             spread: vec![],
             code: None,
+            constants: vec![],
+            triggers: false,
         }),
     }
 }

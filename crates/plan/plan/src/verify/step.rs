@@ -7,7 +7,7 @@ use super::order::{Ordering, Use};
 use super::{Blame, MAX_BYTES};
 use crate::plan::BlockPrograms;
 use crate::{Block, Buffer, BufferKind, HostArg, Plan, PlanError, Step, StepWork, Wait};
-use kernel::{Kernel, Role, Stmt, TileProgram, work};
+use kernel::{Kernel, Mapping, Role, Schedule, Stmt, TileProgram, work};
 use layout::{Dim, DimBox};
 
 type Checked = Result<(), PlanError>;
@@ -174,6 +174,7 @@ impl StepList<'_> {
             })?;
             let write = o.role == Role::Write;
             role(x, write, self.init, b)?;
+            constant(x, schedule, part, self.init, b)?;
             let shape = Shape::new(kernel, o).settled(p.dims);
             b.need(p.inside(&shape, limit), "inside", || {
                 format!(
@@ -364,6 +365,21 @@ fn role(x: &Buffer, write: bool, init: bool, b: &Blame) -> Checked {
             if write { "write" } else { "read" },
             x.name,
             x.kind
+        )
+    })
+}
+
+/// What a kernel reads before those before it are over is written by none of them.
+fn constant(x: &Buffer, schedule: &Schedule, part: usize, init: bool, b: &Blame) -> Checked {
+    let early = match &schedule.mapping {
+        Mapping::Gpu(g) => g.constants.iter().any(|&o| usize::from(o) == part),
+        Mapping::Cpu(_) => false,
+    };
+    let fixed = !init && matches!(x.kind, BufferKind::Init | BufferKind::Weight(_));
+    b.need(!early || fixed, "constants", || {
+        format!(
+            "it may read buffer '{}', which is {:?}, before the steps before it are over; only what the init segment leaves may be read so",
+            x.name, x.kind
         )
     })
 }

@@ -786,6 +786,7 @@ impl<'a> BlockBuilder<'a> {
             .zip(iw)
             .for_each(|(s, w)| s.waits = w);
         self.join();
+        self.early();
         let together = match self.ctxs {
             [one] => super::forecast::concurrency(one.target, one.workers),
             _ => 1,

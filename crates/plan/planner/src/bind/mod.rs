@@ -10,6 +10,7 @@ mod copy;
 mod ctx;
 pub(crate) mod cut;
 mod disjoint;
+mod early;
 mod forecast;
 mod fusion;
 mod join;

@@ -12,6 +12,7 @@ pub(super) fn caps(arch: &str) -> crate::simt::Caps {
         shuffle: 32,
         copies: arch != ARCHS[0],
         warpgroups: warpgroups(arch),
+        dependents: knows_dependents(arch),
     }
 }
 

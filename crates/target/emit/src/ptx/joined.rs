@@ -40,6 +40,9 @@ fn threads(p: &TileProgram) -> u32 {
     }
 }
 
+/// Threads that the first step has not, and the second one may have, wait for the kernels before as well.
+const WAITS: &str = "\tgriddepcontrol.wait;\n";
+
 /// Values of its own that the text has beside those of both steps.
 const DECLARED: &str = "\
 \t.reg .pred %later, %last;
@@ -100,6 +103,10 @@ pub fn joined(first: &TileProgram, second: &TileProgram, arch: &str) -> Result<J
     let code = [
         DECLARED,
         &guarded(&one.code, some(first), "$first_over"),
+        match knows_dependents(arch) {
+            true => WAITS,
+            false => "",
+        },
         ARRIVES,
         &guarded(&apart(&two.code), some(second), "$second_over"),
         "$all_over:\n",

@@ -55,7 +55,7 @@ fn kind_of(op: &str) -> Kind {
     let (name, rest) = op.split_once('.').unwrap_or((op, ""));
     match name {
         "st" | "red" => Kind::Store,
-        "mbarrier" | "setmaxnreg" => Kind::Fence,
+        "mbarrier" | "setmaxnreg" | "griddepcontrol" => Kind::Fence,
         _ if defines_none(op) => Kind::Fence,
         "ld" if rest.starts_with("param") => Kind::Other,
         "ld" | "ex2" | "lg2" | "rsqrt" | "tanh" | "sin" | "cos" => Kind::Load,

@@ -44,12 +44,6 @@ pub(crate) fn module(name: &str, arch: &str) -> String {
     )
 }
 
-/// What a kernel begins with that may be launched while the one before it ends: nothing is read or written before
-/// that one is over. It does not say itself when the next one may be launched (`griddepcontrol.launch_dependents`):
-/// CTAs that come while others still run go where these are not, several to a multiprocessor, and stay there. On an
-/// H200, 27 November 2026, requests of vit and unet took 13 and 48 % longer with it at the beginning.
-const DEPENDENT: &str = "\tgriddepcontrol.wait;\n";
-
 /// Name of the kernel of a step.
 pub(crate) const ENTRY: &str = "tile_program";
 
@@ -89,16 +83,11 @@ impl Printed {
     pub fn module(&self, arch: &str, declared: impl Iterator<Item = String>) -> String {
         let list: Vec<String> = declared.collect();
         format!(
-            "{}.visible .entry {ENTRY}(\n{}\n)\n.reqntid {}, 1, 1\n.maxnreg {}\n{{\n{}{}\tret;\n}}\n",
+            "{}.visible .entry {ENTRY}(\n{}\n)\n.reqntid {}, 1, 1\n.maxnreg {}\n{{\n{}\tret;\n}}\n",
             module(&self.name, arch),
             list.join(",\n"),
             self.threads,
             self.registers,
-            if knows_dependents(arch) {
-                DEPENDENT
-            } else {
-                ""
-            },
             self.code,
         )
     }

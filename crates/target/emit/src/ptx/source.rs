@@ -36,6 +36,16 @@ impl Source {
         }
     }
 
+    /// Whether a launch begins with the step.
+    pub fn begins(self) -> bool {
+        matches!(self, Source::Entry | Source::Joined { second: false, .. })
+    }
+
+    /// Whether a launch ends with the step.
+    pub fn ends(self) -> bool {
+        matches!(self, Source::Entry | Source::Joined { second: true, .. })
+    }
+
     /// Where the task's number stands.
     pub fn task(self) -> &'static str {
         match self {

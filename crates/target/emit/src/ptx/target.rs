@@ -160,6 +160,7 @@ pub fn target(arch: &str) -> Target {
             unrolls: vec![4, 2, 1],
             rasters: vec![8, 4, 1],
             splits: vec![2, 4, 8, 16, 32, 64],
+            dependents: caps(arch).dependents,
             printer: Printer {
                 prints: Some(prints),
                 counts: Some(super::warps),

@@ -110,6 +110,8 @@ struct Printing {
     sides: u32,
     /// The barrier of the stage that is filled.
     filled: Option<Name>,
+    /// Whether this warp, one that copies, has waited for the kernels before.
+    waited: Option<Name>,
     /// The piece and the stage that threads which compute have come to.
     come: Option<[Name; 2]>,
 }
@@ -652,6 +654,16 @@ impl<'a> Printer<'a> {
                 let some = self.pipeline.as_ref().and_then(|p| p.barrier());
                 let line = some.unwrap_or_else(|| self.source.barrier());
                 self.line(format_args!("{line};"));
+                Ok(())
+            }
+            Inst::DependencyWait => {
+                self.dependency_wait();
+                Ok(())
+            }
+            Inst::LaunchDependents => {
+                if self.source.ends() {
+                    self.line("griddepcontrol.launch_dependents;");
+                }
                 Ok(())
             }
             Inst::Fault { cond, code } => self.guarded(Some(*cond), |s| {

@@ -170,6 +170,16 @@ impl Build {
         self.blocks.last().is_none_or(|b| straight(&b.insts))
     }
 
+    /// Whether an instruction of the open blocks is such.
+    pub fn has(&self, f: impl Fn(&Inst) -> bool) -> bool {
+        self.blocks.iter().flat_map(|b| &b.insts).any(f)
+    }
+
+    /// Whether the block at hand is gone through several times.
+    pub fn in_loop(&self) -> bool {
+        !self.loops.is_empty()
+    }
+
     /// Forgets what was read of shared memory: another thread may have written to it.
     pub fn forget_shared(&mut self) {
         for key in self.shared.drain(..) {

@@ -355,6 +355,13 @@ pub enum Inst {
     Freed,
     /// All threads of the CTA meet; shared memory is seen by all. Stands where all come by.
     Barrier,
+    /// The kernels before this one are over, and what they wrote is seen, by the thread that comes by: before it threads
+    /// touch constants alone ([`Buffer::constant`]). Stands where all threads come by, or those of a side.
+    DependencyWait,
+    /// As far as this CTA goes the kernel behind this one may be launched. Stands behind [`Inst::DependencyWait`]: then
+    /// kernels before this one are over when a kernel behind it begins, so that two kernels at most are under way, and
+    /// memory that was read or written two kernels ago is free for whoever has waited.
+    LaunchDependents,
     /// Says that the request is wrong where `cond` holds: fault number `code` of
     /// [`Program::faults`].
     Fault {
@@ -465,6 +472,8 @@ impl Inst {
             | Inst::Wait(_)
             | Inst::Warpgroup(_)
             | Inst::Barrier
+            | Inst::DependencyWait
+            | Inst::LaunchDependents
             | Inst::Freed
             | Inst::Side { .. } => {}
         }
@@ -513,6 +522,8 @@ pub struct Buffer {
     pub dtype: DType,
     /// Whether it is stored to.
     pub written: bool,
+    /// Whether nothing writes it while requests run.
+    pub constant: bool,
 }
 
 /// What every thread of every CTA does.

@@ -390,6 +390,8 @@ impl Look<'_> {
             | Inst::Multiply { .. }
             | Inst::Warpgroup(_)
             | Inst::Barrier
+            | Inst::DependencyWait
+            | Inst::LaunchDependents
             | Inst::Freed
             | Inst::Fault { .. } => {}
         }

@@ -7,6 +7,7 @@ pub mod verify;
 mod arith;
 pub(crate) mod build;
 mod circular;
+pub(crate) mod dependents;
 pub(crate) mod forms;
 mod fresh;
 pub(crate) mod lanes;

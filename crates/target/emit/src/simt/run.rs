@@ -10,6 +10,7 @@ mod pipeline;
 mod proxy;
 mod warpgroup;
 
+use super::dependents::{touches_itself, waits};
 use super::ir::{Inst, Op, Program, Reg, Ty};
 use expr::{Binary, Compare, Scalar, Unary};
 use kernel::OperandId;
@@ -117,6 +118,8 @@ struct Machine<'a, M> {
     memory: &'a mut M,
     /// Threads that meet where it says so: all but those that only copy.
     meeting: usize,
+    /// Whether each thread has waited for the kernels before, or need not.
+    waited: Vec<bool>,
     /// Numbers of the instructions that ask memory, by their address.
     sites: HashMap<*const Inst, usize>,
     /// Steps of threads that are left.
@@ -190,6 +193,7 @@ pub fn run(
         tasks: vec![],
         memory,
         meeting: lanes,
+        waited: vec![],
         sites,
         left: steps,
     };
@@ -206,6 +210,7 @@ pub fn run(
         }
         m.vars = vec![0; p.vars.len() * lanes];
         m.copies = (0..lanes).map(|_| Copies::default()).collect();
+        m.waited = vec![!waits(&p.body); lanes];
         m.proxy = Proxy::of(p, lanes);
         m.shared = p
             .shared
@@ -462,10 +467,29 @@ impl<M: Memory> Machine<'_, M> {
         Ok(())
     }
 
+    /// What an instruction is to the kernels before and behind.
+    fn dependency(&mut self, i: &Inst, active: &[usize]) -> R<()> {
+        let waits = active.iter().any(|&l| !self.waited[l]);
+        match i {
+            Inst::DependencyWait => active.iter().for_each(|&l| self.waited[l] = true),
+            Inst::LaunchDependents if waits => {
+                return Err("the kernel behind is launched before those before are over".into());
+            }
+            i if waits && touches_itself(i, &self.p.operands) => {
+                return Err(
+                    "memory that changes is touched before the kernels before are over".into(),
+                );
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     fn inst(&mut self, i: &Inst, on: &[bool]) -> Result<(), StopReason> {
         let active: Vec<usize> = (0..self.lanes).filter(|&l| on[l]).collect();
         let steps = active.len() as u64;
         self.left = self.left.checked_sub(steps).ok_or(StopReason::Limit)?;
+        self.dependency(i, &active)?;
         self.asks(i, &active);
         match i {
             Inst::Let(r, Op::Shuffle(x, mask)) => self.shuffle(*r, *x, *mask, &active)?,
@@ -552,6 +576,7 @@ impl<M: Memory> Machine<'_, M> {
                 }
                 self.meet();
             }
+            Inst::DependencyWait | Inst::LaunchDependents => {}
             Inst::Pipeline { pipeline, body } => self.pipeline(pipeline, body, on)?,
             Inst::Side { .. } | Inst::Freed => return Err("a side in no pipeline".into()),
             Inst::Fault { cond, code } => {

@@ -261,6 +261,8 @@ impl Program {
             Inst::Pipeline { .. } | Inst::Side { .. } | Inst::Bulk { .. } => self.sided(i),
             Inst::Freed => "all stages are free".into(),
             Inst::Barrier => "barrier".into(),
+            Inst::DependencyWait => "wait for the kernels before".into(),
+            Inst::LaunchDependents => "the kernel behind may be launched".into(),
             Inst::Fault { cond, code } => {
                 format!("fault '{}' if %{cond}", self.faults[*code as usize])
             }
@@ -285,7 +287,11 @@ impl Display for Program {
             None => f.write_char('\n')?,
         }
         for o in &self.operands {
-            let how = if o.written { "written" } else { "read" };
+            let how = match (o.written, o.constant) {
+                (true, _) => "written",
+                (false, true) => "constant",
+                (false, false) => "read",
+            };
             writeln!(f, "  operand {}: {}, {how}", o.name, o.dtype)?;
         }
         for a in &self.shared {

@@ -59,7 +59,8 @@ pub fn verify(p: &Program) -> Checked {
         pipeline: false,
         walk: false,
     };
-    v.body(&p.body, context)
+    v.body(&p.body, context)?;
+    super::dependents::check(p)
 }
 
 impl Verifier<'_> {
@@ -229,6 +230,8 @@ impl Verifier<'_> {
             Inst::Freed => Err("stages are free for the next task where none follows".into()),
             Inst::Barrier if c.side => Err("a barrier stands where one side comes by".into()),
             Inst::Barrier => self.together("a barrier", c),
+            // Where they stand is checked for the whole program.
+            Inst::DependencyWait | Inst::LaunchDependents => Ok(()),
             Inst::Fault { cond, code } => {
                 self.is(*cond, Ty::Bool)?;
                 match self.p.faults.get(*code as usize) {

@@ -84,6 +84,7 @@ pub fn target(limits: Limits) -> Target {
             unrolls: vec![1],
             rasters: vec![1],
             splits: vec![4, 16],
+            dependents: false,
             printer: Printer {
                 prints: Some(prints),
                 counts: Some(warps),

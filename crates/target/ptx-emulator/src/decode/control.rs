@@ -5,6 +5,7 @@ use crate::counters::Class;
 use crate::error::{PtxError, text, unsupported};
 use crate::parse::ast::*;
 use crate::program::*;
+use crate::sm90::Sm90;
 
 impl Builder<'_> {
     pub(crate) fn control(
@@ -68,13 +69,14 @@ impl Builder<'_> {
             "call" => self.call(m, o)?,
             "mapa" | "getctarank" => self.mapa(m, o)?,
             "griddepcontrol" => {
-                let waits = m.has("wait");
-                m.take("wait");
+                let waits = m.take("wait");
                 m.take("launch_dependents");
-                let nothing = |i: &Inst| matches!(i.op, Op::Nop) && i.guard == ALWAYS;
-                self.k.waits_first |=
-                    waits && self.guard == ALWAYS && self.k.code.iter().all(nothing);
-                self.emit(Op::Nop, Class::Control);
+                self.k.waits |= waits;
+                let op = match waits {
+                    true => Sm90::DependencyWait,
+                    false => Sm90::LaunchDependents,
+                };
+                self.sm90(op, Class::Control);
             }
             "setmaxnreg" => {
                 self.set_registers(m, o)?;

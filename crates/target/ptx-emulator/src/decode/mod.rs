@@ -119,7 +119,7 @@ fn blank(name: &str, f: &Function) -> Kernel {
         maxntid: f.maxntid,
         cluster: f.cluster,
         communicates: false,
-        waits_first: false,
+        waits: false,
         names: Default::default(),
         registers: entry_registers(f),
         hazards: Vec::new(),

@@ -126,6 +126,34 @@ impl Ctx<'_> {
         }
     }
 
+    /// Judges an access of global memory by a lane that has not waited for the kernels before: it may read what these do
+    /// not write, and writes nothing.
+    #[inline]
+    pub(crate) fn dependent(
+        &mut self,
+        lane: u32,
+        (id, offset): (usize, u64),
+        bytes: u32,
+        write: bool,
+    ) {
+        let marks = self.world.unfinished;
+        if marks == 0 || self.w.waited >> lane & 1 == 1 {
+            return;
+        }
+        let mem = self.mem;
+        let a = &mem.allocations[id];
+        if write || a.is_marked(offset, bytes, marks) {
+            let (at, what) = (a.base + offset, if write { "written" } else { "read" });
+            self.report(Kind::Dependency, lane, None, || {
+                let whose = match write {
+                    true => "while a kernel before may use them",
+                    false => "which a kernel before writes",
+                };
+                format!("{bytes} bytes at {at:#x} are {what}, {whose}, and the thread has not waited for it")
+            });
+        }
+    }
+
     #[cold]
     fn shared_outside(&mut self, lane: u32, address: u64, bytes: u32, what: &str) {
         let size = self.world.shared_bytes;

@@ -191,6 +191,7 @@ impl Ctx<'_> {
             });
             return None;
         }
+        self.dependent(l, (id, offset), bytes, true);
         let some = set_bytes(a, x);
         if some.is_none() {
             self.unwritten(m.was_written(offset, bytes), l, at, bytes);
@@ -199,8 +200,11 @@ impl Ctx<'_> {
         let old = u64::from(v[0]) | u64::from(v[1]) << 32;
         let new = apply(a.op, a.ty, old, x, y);
         match some {
-            Some(set) => m.store_some(offset, new as u32, set),
-            None => m.store(offset, bytes, [new as u32, (new >> 32) as u32, 0, 0]),
+            Some(set) => m.store_some(offset, new as u32, set, self.world.mark),
+            None => {
+                let words = [new as u32, (new >> 32) as u32, 0, 0];
+                m.store(offset, bytes, words, self.world.mark);
+            }
         }
         self.judge(l, Some((id, offset)), offset, a, how, old != new);
         self.polled(at / 4, old as u32);

@@ -269,6 +269,7 @@ impl Ctx<'_> {
                 true => m.was_written(offset, bytes),
                 false => (0..u64::from(bytes)).all(|k| m.was_written(offset + k, 1)),
             };
+            self.dependent(lane, (id, offset), bytes, write);
             let at = m.base + offset;
             if !write && self.world.checks.uninitialised && !written() {
                 self.report(Kind::UninitialisedMemory, lane, None, || {

@@ -44,6 +44,7 @@ impl Ctx<'_> {
                     self.global_at(l, s, wanted.next_power_of_two(), "an asynchronous read");
                     continue;
                 };
+                self.dependent(l, (id, offset), wanted, false);
                 let m = &self.mem.allocations[id];
                 for k in 0..u64::from(wanted) {
                     let byte = m.load(offset + k, 1)[0];

@@ -129,7 +129,7 @@ impl Ctx<'_> {
                 let v = self.cta.shared[(at.0 / 4) as usize] >> (at.0 % 4 * 8);
                 let o = offset + u64::from(k);
                 let v = if at.1 == 4 { v } else { v & 0xff };
-                mem.allocations[id].store(o, at.1, [v, 0, 0, 0]);
+                mem.allocations[id].store(o, at.1, [v, 0, 0, 0], self.world.mark);
             }
             self.wrote(Some((id, offset)), offset, p.bytes);
         }

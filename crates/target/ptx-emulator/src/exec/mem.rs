@@ -464,6 +464,7 @@ impl Ctx<'_> {
                     )
                 });
             }
+            self.dependent(l, (id, offset), total, false);
             let v = m.load(offset, total);
             for k in 0..4 {
                 words[k][li] = v[k];
@@ -495,8 +496,9 @@ impl Ctx<'_> {
                 });
                 continue;
             }
+            self.dependent(l, (id, offset), total, true);
             let v = [words[0][li], words[1][li], words[2][li], words[3][li]];
-            m.store(offset, total, v);
+            m.store(offset, total, v, self.world.mark);
             self.note(l, Some((id, offset)), offset, total, how, true);
             self.wrote(Some((id, offset)), offset, total);
         }

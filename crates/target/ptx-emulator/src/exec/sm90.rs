@@ -24,6 +24,8 @@ impl Ctx<'_> {
             Sm90::WgmmaFence => self.w.flight.stretch += 1,
             Sm90::WgmmaCommit => self.w.flight.commit(),
             Sm90::WgmmaWait(keep) => self.wgmma_wait(*keep),
+            Sm90::DependencyWait => self.w.waited |= act,
+            Sm90::LaunchDependents => self.world.launches_early |= act & !self.w.waited != 0,
             Sm90::ProxyFence => self.proxy_fence(act),
             Sm90::InitFence => self.init_fence(act),
             Sm90::MbarrierInit(a, n) => self.mbarrier_init(a, *n, act),

@@ -1,7 +1,7 @@
 //! A launch that runs in slices, and the host beside it.
 
 use super::run::{Run, RunState};
-use super::{Launch, Outcome, Plan, summary};
+use super::{Launch, Outcome, Plan, Unfinished, summary};
 use crate::checks::{Kind, Report};
 use crate::clocks::{HOST, LaneSync, Party, Vc, fence, strength};
 use crate::error::PtxError;
@@ -156,6 +156,7 @@ impl Running {
             counters: summary(&self.run.plan().kernel, &self.run.world.counts),
             threads: 1,
             requests: self.run.world.requests(),
+            unfinished: Unfinished(self.run.world.under_way()),
         }
     }
 

@@ -46,6 +46,21 @@ pub struct Launch {
     /// Whether the first request of every instruction to global and shared memory is kept, lane by
     /// lane; such a run takes its CTAs on one thread.
     pub requests: bool,
+    /// Launches that may still be under way when it begins (programmatic dependent launch): what a thread touches of
+    /// their memory before `griddepcontrol.wait` is judged.
+    pub unfinished: Unfinished,
+}
+
+/// Launches that may still be under way; none by default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unfinished(pub(crate) u16);
+
+impl Unfinished {
+    /// These and others.
+    #[must_use]
+    pub fn and(self, others: Unfinished) -> Unfinished {
+        Unfinished(self.0 | others.0)
+    }
 }
 
 impl Launch {
@@ -67,6 +82,7 @@ impl Launch {
             shared_limit: None,
             pace: None,
             requests: false,
+            unfinished: Unfinished::default(),
         }
     }
 
@@ -103,6 +119,8 @@ pub struct Outcome {
     /// The first request of every instruction to global and to shared memory, where they were kept,
     /// in the order of the text.
     pub requests: Vec<Request>,
+    /// What may still be under way when a launch begins that depends on this one.
+    pub unfinished: Unfinished,
 }
 
 impl Outcome {
@@ -122,6 +140,8 @@ pub(crate) struct Plan {
     /// Threads of a CTA.
     pub threads: u32,
     pub clusters: Clusters,
+    /// Its mark on what it writes.
+    pub mark: u8,
 }
 
 impl Plan {
@@ -145,6 +165,7 @@ impl Plan {
             self.threads,
         )
         .at_pace(l.pace)
+        .marking(self.mark, l.unfinished.0)
         .keeping(l.requests)
     }
 }

@@ -43,6 +43,12 @@ pub(crate) struct LaunchState {
     threads: u32,
     /// The first request of each instruction to global and to shared memory, where they are kept.
     pub requests: Option<BTreeMap<(u32, bool), Request>>,
+    /// Its mark on what it writes.
+    pub mark: u8,
+    /// See [`super::Launch::unfinished`], as bits of marks.
+    pub unfinished: u16,
+    /// Whether a thread let dependents be launched before it had waited for the kernels before.
+    pub launches_early: bool,
 }
 
 impl LaunchState {
@@ -75,7 +81,26 @@ impl LaunchState {
             threads,
             clock: Clock::default(),
             requests: None,
+            mark: 0,
+            unfinished: 0,
+            launches_early: false,
         }
+    }
+
+    /// The same that marks what it writes, and begins while kernels of other marks may be under way.
+    pub fn marking(mut self, mark: u8, unfinished: u16) -> LaunchState {
+        (self.mark, self.unfinished) = (mark, unfinished & !(1 << mark));
+        self
+    }
+
+    /// Marks of the kernels that are under way when a dependent of this launch begins.
+    pub fn under_way(&self) -> u16 {
+        let before = if self.launches_early {
+            self.unfinished
+        } else {
+            0
+        };
+        before | 1 << self.mark & !1
     }
 
     /// The same, which keeps requests where that is asked for.

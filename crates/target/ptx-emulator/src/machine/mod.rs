@@ -14,7 +14,7 @@ pub(crate) mod warp;
 pub(crate) mod warpgroup;
 
 pub use host::{HostOrder, Running, Status};
-pub use launch::{Launch, Outcome};
+pub use launch::{Launch, Outcome, Unfinished};
 pub(crate) use launch::{Plan, summary};
 pub use times::InstructionTimes;
 
@@ -56,9 +56,8 @@ pub struct KernelInfo {
     pub max_threads: u32,
     /// Whether its CTAs may depend on each other, or on the host.
     pub communicates: bool,
-    /// Whether every thread waits for the kernels before it (`griddepcontrol.wait`) before it does anything, so
-    /// that it may be launched while they run.
-    pub waits_first: bool,
+    /// Whether it waits for the kernels before it (`griddepcontrol.wait`), so that it may be launched while they run.
+    pub waits: bool,
 }
 
 impl Module {
@@ -103,7 +102,7 @@ impl Module {
             registers: k.rows32.saturating_add(k.rows64.saturating_mul(2)),
             max_threads: bound.min(1024),
             communicates: k.communicates,
-            waits_first: k.waits_first,
+            waits: k.waits,
         })
     }
 
@@ -225,7 +224,7 @@ impl Machine {
     /// # Errors
     /// When it cannot start. What goes wrong on the way is in the outcome.
     pub fn run(&self, module: &Module, launch: &Launch) -> Result<Outcome, PtxError> {
-        let plan = self.prepare(module, launch)?;
+        let plan = self.begin(module, launch)?;
         if let Some(outcome) = parallel::run(&self.memory, &plan, launch) {
             return Ok(outcome);
         }
@@ -240,7 +239,24 @@ impl Machine {
     /// # Errors
     /// When it cannot start.
     pub fn start(&self, module: &Module, launch: &Launch) -> Result<Running, PtxError> {
-        Ok(Running::new(self.prepare(module, launch)?, launch))
+        Ok(Running::new(self.begin(module, launch)?, launch))
+    }
+
+    /// Whether a launch can start.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn check(&self, module: &Module, launch: &Launch) -> Result<(), PtxError> {
+        self.prepare(module, launch).map(|_| ())
+    }
+
+    /// A launch that begins, with a mark of its own on what it writes.
+    fn begin(&self, module: &Module, launch: &Launch) -> Result<Plan, PtxError> {
+        let plan = self.prepare(module, launch)?;
+        Ok(Plan {
+            mark: self.memory.begin_launch(),
+            ..plan
+        })
     }
 
     pub(crate) fn prepare(&self, module: &Module, l: &Launch) -> Result<Plan, PtxError> {
@@ -334,6 +350,7 @@ impl Machine {
             ctas: ctas as u32,
             threads: threads as u32,
             clusters: cluster::Clusters { grid: l.grid, dims },
+            mark: 0,
         })
     }
 }

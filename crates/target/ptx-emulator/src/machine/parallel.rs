@@ -1,7 +1,7 @@
 //! CTAs that do not depend on each other, on several threads.
 
 use super::run::{Run, RunState};
-use super::{Launch, Outcome, Plan, summary};
+use super::{Launch, Outcome, Plan, Unfinished, summary};
 use crate::checks::{Kind as Finding, Report};
 use crate::memory::{Kind, Memory};
 use std::sync::atomic::AtomicU32;
@@ -101,5 +101,6 @@ pub(crate) fn run(mem: &Memory, plan: &Plan, l: &Launch) -> Option<Outcome> {
         counters: summary(&plan.kernel, &counts),
         threads,
         requests: Vec::new(),
+        unfinished: Unfinished(runs.iter().fold(0, |all, r| all | r.0.world.under_way())),
     })
 }

@@ -130,6 +130,8 @@ pub(crate) struct Warp {
     free_nodes: Vec<u32>,
     /// Lanes that have not ended.
     pub alive: u32,
+    /// Lanes that have waited for the kernels before.
+    pub waited: u32,
     /// Lanes there are.
     pub lanes: u32,
     pub current: usize,
@@ -199,6 +201,7 @@ impl Warp {
             alive: mask,
             lanes: mask,
             current: 0,
+            waited: 0,
             sync: vec![LaneSync::default(); 32],
             copies: Vec::new(),
             committed: [0; 32],

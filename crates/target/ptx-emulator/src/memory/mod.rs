@@ -42,9 +42,15 @@ pub(crate) struct Allocation {
     pub kind: Kind,
     pub freed: bool,
     pub words: Vec<AtomicU32>,
-    /// Bytes written so far, a bit each, by word.
+    /// Bytes written so far, a bit each, by word; above these bits the mark of the launch that wrote some last.
     pub written: Vec<AtomicU8>,
 }
+
+/// The bits of a word's bytes in [`Allocation::written`], and where the mark begins.
+const BYTES: u8 = 15;
+const MARK: u32 = 4;
+/// The last mark there is; 0 is the host's.
+const LAST_MARK: u8 = 15;
 
 /// All memory that outlives a launch.
 #[derive(Debug, Default)]
@@ -52,6 +58,8 @@ pub struct Memory {
     granules: Vec<u32>,
     pub(crate) allocations: Vec<Allocation>,
     in_use: u64,
+    /// The mark that the last launch was given.
+    mark: AtomicU8,
 }
 
 /// Why an address does not work.
@@ -150,6 +158,20 @@ impl Memory {
         }))
     }
 
+    /// The mark of a launch that begins: the one of the launch before, and those of all but the last fourteen, are others.
+    pub(crate) fn begin_launch(&self) -> u8 {
+        let last = self.mark.load(Relaxed);
+        let new = last % LAST_MARK + 1;
+        if last == LAST_MARK {
+            let words = self.allocations.iter().flat_map(|a| &a.written);
+            words.for_each(|w| {
+                w.fetch_and(BYTES, Relaxed);
+            });
+        }
+        self.mark.store(new, Relaxed);
+        new
+    }
+
     fn host(&self, address: u64, bytes: usize) -> Result<(usize, u64), PtxError> {
         self.resolve(address, bytes as u64).map_err(|_| {
             PtxError::Memory(format!(
@@ -174,7 +196,7 @@ impl Memory {
                 a.written[at / 4].store(15, Relaxed);
                 k += 4;
             } else {
-                a.store(at as u64, 1, [u32::from(data[k]), 0, 0, 0]);
+                a.store(at as u64, 1, [u32::from(data[k]), 0, 0, 0], 0);
                 k += 1;
             }
         }
@@ -224,9 +246,9 @@ impl Allocation {
         out
     }
 
-    /// Writes likewise.
+    /// Writes likewise, for the launch of such a mark.
     #[inline]
-    pub fn store(&self, offset: u64, bytes: u32, v: [u32; 4]) {
+    pub fn store(&self, offset: u64, bytes: u32, v: [u32; 4], mark: u8) {
         let w = (offset / 4) as usize;
         if bytes < 4 {
             let shift = (offset % 4 * 8) as u32;
@@ -235,23 +257,37 @@ impl Allocation {
             let _ = self.words[w].fetch_update(Relaxed, Relaxed, |old| {
                 Some((old & !mask) | ((v[0] << shift) & mask))
             });
-            let bits = ((1u8 << bytes) - 1) << (offset % 4);
-            if self.written[w].load(Relaxed) & bits != bits {
-                self.written[w].fetch_or(bits, Relaxed);
-            }
+            self.wrote(w, ((1u8 << bytes) - 1) << (offset % 4), mark);
             return;
         }
         for k in 0..bytes as usize / 4 {
             self.words[w + k].store(v[k], Relaxed);
-            self.written[w + k].store(15, Relaxed);
+            self.written[w + k].store(BYTES | mark << MARK, Relaxed);
         }
     }
 
+    /// The bytes `set` of a word, as bits, were written by the launch of such a mark.
+    #[inline]
+    fn wrote(&self, word: usize, set: u8, mark: u8) {
+        let now = |old: u8| old & BYTES | set | mark << MARK;
+        let old = self.written[word].load(Relaxed);
+        if now(old) != old {
+            let _ = self.written[word].fetch_update(Relaxed, Relaxed, |old| Some(now(old)));
+        }
+    }
+
+    /// Whether a launch whose mark is a bit of `marks` was the last that wrote to one of those bytes' words.
+    pub fn is_marked(&self, offset: u64, bytes: u32, marks: u16) -> bool {
+        let (first, end) = (offset / 4, (offset + u64::from(bytes)).div_ceil(4));
+        let mut words = self.written[first as usize..end as usize].iter();
+        words.any(|w| 1u16 << (w.load(Relaxed) >> MARK) & marks & !1 != 0)
+    }
+
     /// Stores a word of which the bytes `set`, as bits, count as written.
-    pub fn store_some(&self, offset: u64, v: u32, set: u8) {
+    pub fn store_some(&self, offset: u64, v: u32, set: u8, mark: u8) {
         let w = (offset / 4) as usize;
         self.words[w].store(v, Relaxed);
-        self.written[w].fetch_or(set, Relaxed);
+        self.wrote(w, set, mark);
     }
 
     /// Whether all those bytes were written.
@@ -262,7 +298,7 @@ impl Allocation {
             let bits = ((1u8 << bytes) - 1) << (offset % 4);
             return self.written[w].load(Relaxed) & bits == bits;
         }
-        (0..bytes as usize / 4).all(|k| self.written[w + k].load(Relaxed) == 15)
+        (0..bytes as usize / 4).all(|k| self.written[w + k].load(Relaxed) & BYTES == BYTES)
     }
 
     /// Contents, to put back later.

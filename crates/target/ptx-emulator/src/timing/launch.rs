@@ -11,7 +11,7 @@ use super::{ByReason, LineStalls, Reason, Stalls, Timing};
 use crate::checks::Kind;
 use crate::error::PtxError;
 use crate::machine::run::{Run, RunState};
-use crate::machine::{Launch, Outcome, Plan, summary};
+use crate::machine::{Launch, Outcome, Plan, Unfinished, summary};
 use crate::memory::Memory;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicU32;
@@ -181,6 +181,7 @@ pub(crate) fn time(
         counters,
         threads: 1,
         requests: feed.run.world.requests(),
+        unfinished: Unfinished(feed.run.world.under_way()),
     };
     let cycles = end.max(l.far.drained().ceil() as u64);
     let mut bytes = [0.0, 0.0, l.far.l2_bytes, l.far.device_bytes];

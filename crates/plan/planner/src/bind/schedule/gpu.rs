@@ -586,6 +586,8 @@ impl Gpu<'_> {
             registers: self.registers(threads),
             spread,
             code: None,
+            constants: vec![],
+            triggers: false,
         };
         let what = self.described(&s, &mapping, bytes);
         let schedule = Schedule {

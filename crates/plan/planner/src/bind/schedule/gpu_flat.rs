@@ -300,6 +300,8 @@ impl Flat<'_> {
             registers: self.registers(threads, held),
             spread,
             code: None,
+            constants: vec![],
+            triggers: false,
         });
         Some(Candidate {
             what,

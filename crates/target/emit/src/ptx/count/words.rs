@@ -116,7 +116,8 @@ fn kind(op: &str) -> Kind {
         ("wgmma", "mma_async") => Kind::Product,
         ("wgmma", "commit_group") => Kind::ProductCommit,
         ("wgmma", "wait_group") => Kind::ProductWait(0),
-        ("wgmma", _) | ("fence", "proxy") | ("mbarrier" | "setmaxnreg", _) => Kind::Fence,
+        ("wgmma", _) | ("fence", "proxy") => Kind::Fence,
+        ("mbarrier" | "setmaxnreg" | "griddepcontrol", _) => Kind::Fence,
         ("ldmatrix", _) => Kind::LoadShared,
         ("ld", "global") => Kind::Load,
         ("ld", "shared") | ("shfl", _) => Kind::LoadShared,
@@ -153,7 +154,7 @@ fn pipe(op: &str, form: Form) -> Issued {
         "ld" if op.starts_with("ld.param") => (None, 0),
         "cp" if op.contains("group") || op.contains("wait") => (Some(Pipe::Slot), 1),
         "ld" | "st" | "red" | "shfl" | "cp" | "ldmatrix" | "mbarrier" => (Some(Pipe::Memory), 1),
-        "setmaxnreg" => (Some(Pipe::Slot), 1),
+        "setmaxnreg" | "griddepcontrol" => (Some(Pipe::Slot), 1),
         // One of TF32 has half the products of one of 16 bits, and half its rate.
         "mma" => (Some(Pipe::Matrix), 1),
         "wgmma" if op.contains("mma_async") => (Some(Pipe::Warpgroup), columns(op) / 8),

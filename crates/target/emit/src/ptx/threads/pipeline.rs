@@ -3,6 +3,7 @@
 use super::counted::Part;
 use super::{Name, Out, Printer, Printing};
 use crate::ptx::source::Source;
+use crate::simt::dependents::waits;
 use crate::simt::ir::{Inst, Op, Pipeline, Reg};
 use kernel::OperandId;
 
@@ -130,6 +131,7 @@ impl Printer<'_> {
             computing,
             sides: 0,
             filled: None,
+            waited: None,
             come: None,
         });
         let start = self.out.len();
@@ -190,6 +192,11 @@ impl Printer<'_> {
         }
         let stage = self.r(parts.copy.stage);
         self.line(format_args!("mov.b32 {stage}, {i};"));
+        if self.source.begins() && waits(parts.copy.body) {
+            let waited = self.temp("tr");
+            self.line(format_args!("mov.b32 {waited}, 0;"));
+            self.printing()?.waited = Some(waited);
+        }
         let way = Way {
             name: "copy",
             step,
@@ -236,6 +243,25 @@ impl Printer<'_> {
                 s.body(parts.rest)
             })
         })
+    }
+
+    /// Waits for the kernels before, where this is the first step of a launch: a kernel that stays has waited before it
+    /// comes to a step. A warp that copies does so for its first piece alone.
+    pub(super) fn dependency_wait(&mut self) {
+        if !self.source.begins() {
+            return;
+        }
+        let copying = self.pipeline.as_ref().filter(|p| p.come.is_none());
+        let Some(waited) = copying.and_then(|p| p.waited) else {
+            return self.line("griddepcontrol.wait;");
+        };
+        self.labels += 1;
+        let (q, label) = (self.temp("tp"), format!("$waited_{}", self.labels));
+        self.line(format_args!("setp.ne.u32 {q}, {waited}, 0;"));
+        self.line(format_args!("@{q} bra {label};"));
+        self.line("griddepcontrol.wait;");
+        self.line(format_args!("mov.b32 {waited}, 1;"));
+        self.out.push_str(&format!("{label}:\n"));
     }
 
     /// What a side does for its task, or for every task of the CTA one after the other; `f` has the parity of the phase

@@ -22,13 +22,14 @@ mod warpgroup_parts;
 mod warpgroup_words;
 
 use super::build::{Build, without_unread};
+use super::dependents::with_wait;
 use super::fresh::with_fresh_sums;
 use super::ir::{Buffer, Inst, Op, Program, Reg, Ty, Warpgroup};
 use crate::EmitError;
 use expr::{Binary, Compare};
 use kernel::{
-    AxisId, AxisTile, Factors, Fragment, GpuMapping, Kernel, Mapping, Node, Operand, Place, Role,
-    TileId, TileProgram, work,
+    AxisId, AxisTile, Factors, Fragment, GpuMapping, Kernel, Mapping, Node, Operand, OperandId,
+    Place, Role, TileId, TileProgram, work,
 };
 use layout::{DType, Dim};
 pub use state::Caps;
@@ -84,6 +85,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         shared_out: whole.shared_out(),
         copier: None,
         caps,
+        buffers: operands(kernel, map),
         b,
         axes: vec![],
         groups: vec![],
@@ -93,7 +95,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
             .collect(),
         shared: vec![],
         thread,
-        ahead: false,
+        ahead,
         zeroed: BTreeSet::new(),
         stage: None,
         products_ahead: false,
@@ -103,7 +105,6 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         faults: vec![],
         at: "the mapping".into(),
     };
-    l.ahead = ahead;
     l.axes()?;
     if map.fragment.is_some() {
         l.groups()?;
@@ -119,20 +120,22 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     }
     let Lower {
         mut b,
+        buffers: operands,
         shared,
         faults,
         ..
     } = l;
+    let body = finished(&mut b, &operands, (map, caps));
     let program = Program {
         name: kernel.name.clone(),
         threads: whole.threads,
         registers: map.fragment.map(|_| map.registers),
-        body: without_unread(with_fresh_sums(b.close()), b.regs.len()),
+        body,
         regs: b.regs,
         vars: b.vars,
         shared,
         dims: b.dims,
-        operands: kernel.operands.iter().map(buffer).collect(),
+        operands,
         tasks: work::tasks(kernel, schedule),
         walkers: whole.walkers,
         faults,
@@ -141,13 +144,24 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     Ok(program)
 }
 
-/// An operand as memory.
-fn buffer(o: &Operand) -> Buffer {
-    Buffer {
+/// The instructions of a whole program.
+fn finished(b: &mut Build, operands: &[Buffer], (map, caps): (&GpuMapping, Caps)) -> Vec<Inst> {
+    let body = without_unread(with_fresh_sums(b.close()), b.regs.len());
+    match caps.dependents {
+        true => with_wait(body, operands, map.triggers),
+        false => body,
+    }
+}
+
+/// Operands as memory.
+fn operands(kernel: &Kernel, map: &GpuMapping) -> Vec<Buffer> {
+    let buffer = |(n, o): (usize, &Operand)| Buffer {
         name: o.name.clone(),
         dtype: o.dtype,
         written: o.role == Role::Write,
-    }
+        constant: map.constants.contains(&(n as OperandId)),
+    };
+    kernel.operands.iter().enumerate().map(buffer).collect()
 }
 
 /// Says where this lowering breaks a rule of its own.

@@ -4,7 +4,7 @@ use super::deep::accumulator;
 use super::state::{Lower, Result, SharedTile};
 use crate::simt::ir::{Inst, Op, Pipeline, Reg, SharedArray, Ty, Warpgroup};
 use kernel::{AxisTile, Factors, Node, OperandId, Stmt, TileId};
-use layout::{DType, Inserted};
+use layout::{Arrange, DType, Inserted};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -160,9 +160,10 @@ impl Lower<'_> {
         let stage = self.b.fresh(Ty::I32);
         self.enter_piece(cuts, counts, piece);
         self.copier = Some(self.lane());
-        // Copies that take no more of the warp begin first.
-        let (whole, others): (Vec<_>, Vec<_>) = copies.iter().partition(|c| c.2.image);
-        for (dst, operand, home) in whole.into_iter().chain(others) {
+        // Constants come first, which need no kernel before to be over, and of equals those that take no more of the warp.
+        let mut copies: Vec<_> = copies.iter().enumerate().collect();
+        copies.arrange_by_key(|(n, c)| (!self.is_constant(c.1), !c.2.image, *n));
+        for (_, (dst, operand, home)) in copies {
             self.at = self.describe(&Stmt::Load {
                 dst: *dst,
                 operand: *operand,

@@ -2,6 +2,7 @@
 //! loop that reads it.
 use super::state::{At, Axis, Lower, Result, SharedTile, TileStorage};
 use super::walk::Guard;
+use crate::simt::dependents::touches;
 use crate::simt::ir::{Inst, Reg, Warpgroup};
 use expr::{Binary, Compare};
 use kernel::{AxisTile, Node, OperandId, Stmt, TileId};
@@ -416,9 +417,7 @@ impl Lower<'_> {
         let pieces = stages - 1 - behind;
         let (zero, ahead) = (self.b.int(0), self.b.int(pieces.into()));
         if stages > 1 {
-            let i = self.b.open_loop();
-            self.copy_piece(&copies, (cuts, &counts, total), i, i)?;
-            self.b.close_loop(i, (zero, ahead, one));
+            self.copy_first(&copies, (cuts, &counts, total), ahead)?;
         }
         let i = self.b.open_loop();
         self.b.forget_shared();
@@ -430,6 +429,7 @@ impl Lower<'_> {
         let next = self.b.add(i, ahead);
         let into = self.remainder(next, stages.into());
         self.copy_piece(&copies, (cuts, &counts, total), next, into)?;
+        self.commit();
         if stages == 1 {
             self.wait(0);
             self.meet();
@@ -497,8 +497,50 @@ impl Lower<'_> {
         self.barrier();
     }
 
-    /// Copies piece `n` of all pieces to `stage`, unless there is none; the copies are a group in either case,
-    /// so that groups count pieces.
+    /// Copies the first pieces of all, so many as are `ahead` of the one that is read: those of constants before all
+    /// others where nothing else was touched before, so that they come before the wait for the kernels before. They are in
+    /// the first piece's group then.
+    pub(super) fn copy_first(
+        &mut self,
+        copies: &[(TileId, OperandId, Rc<SharedTile>)],
+        (cuts, counts, total): (&[AxisTile], &[Reg], Reg),
+        ahead: Reg,
+    ) -> Result<()> {
+        let constant = |c: &&(TileId, OperandId, Rc<SharedTile>)| self.is_constant(c.1);
+        let (mut before, mut behind): (Vec<_>, Vec<_>) =
+            copies.iter().cloned().partition(|c| constant(&c));
+        let first = |l: &Self| !l.b.in_loop() && !l.b.has(|i| touches(i, &l.buffers));
+        if before.is_empty() || behind.is_empty() || !self.caps.dependents || !first(self) {
+            (before, behind) = (vec![], copies.to_vec());
+        }
+        let [zero, one] = [0, 1].map(|n| self.b.int(n));
+        for (list, grouped) in [(before, false), (behind, true)] {
+            if list.is_empty() {
+                continue;
+            }
+            let i = self.b.open_loop();
+            self.copy_piece(&list, (cuts, counts, total), i, i)?;
+            if grouped {
+                self.commit();
+            }
+            self.b.close_loop(i, (zero, ahead, one));
+        }
+        Ok(())
+    }
+
+    /// Whether nothing writes an operand while requests run.
+    pub(super) fn is_constant(&self, o: OperandId) -> bool {
+        self.map.constants.contains(&o)
+    }
+
+    /// The copies since the last group are one, where there were none too, so that groups count pieces.
+    pub(super) fn commit(&mut self) {
+        if self.caps.copies {
+            self.b.push(Inst::Commit);
+        }
+    }
+
+    /// Copies piece `n` of all pieces to `stage`, unless there is none.
     pub(super) fn copy_piece(
         &mut self,
         copies: &[(TileId, OperandId, Rc<SharedTile>)],
@@ -522,11 +564,7 @@ impl Lower<'_> {
                 l.copy(*dst, *operand, home, first)?;
             }
             Ok(())
-        })?;
-        if self.caps.copies {
-            self.b.push(Inst::Commit);
-        }
-        Ok(())
+        })
     }
 
     /// Waits until so many groups of copies are under way at most.

@@ -3,7 +3,7 @@
 use super::groups::Group;
 use crate::EmitError;
 use crate::simt::build::Build;
-use crate::simt::ir::{Reg, SharedArray, Var};
+use crate::simt::ir::{Buffer, Reg, SharedArray, Var};
 use kernel::{AxisId, GpuMapping, Kernel, OperandId, Schedule, Spread, Stmt, Swizzle, TileId};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -19,6 +19,8 @@ pub struct Caps {
     pub copies: bool,
     /// Whether four warps multiply factors that lie in shared memory.
     pub warpgroups: bool,
+    /// Whether a kernel waits for those before it by itself, and says when the one behind it may be launched.
+    pub dependents: bool,
 }
 
 /// An axis in the task at hand.
@@ -61,6 +63,7 @@ pub(super) struct Lower<'a> {
     /// This thread's number in its warp, where that copies by itself.
     pub(super) copier: Option<Reg>,
     pub(super) caps: Caps,
+    pub(super) buffers: Vec<Buffer>,
     pub(super) b: Build,
     pub(super) axes: Vec<Axis>,
     pub(super) groups: Vec<Group>,

@@ -93,9 +93,7 @@ impl Lower<'_> {
             false => p.sums.clone(),
         };
         let [zero, one, ahead] = [0, 1, i64::from(stages) - 1].map(|n| self.b.int(n));
-        let i = self.b.open_loop();
-        self.copy_piece(copies, (cuts, counts, total), i, i)?;
-        self.b.close_loop(i, (zero, ahead, one));
+        self.copy_first(copies, (cuts, counts, total), ahead)?;
         self.wait(stages - 2);
         self.meet();
         self.cut(&[&tops, &lows], zero, total)?;
@@ -108,6 +106,7 @@ impl Lower<'_> {
         let far = self.b.add(i, ahead);
         let into = self.remainder(far, stages.into());
         self.copy_piece(copies, (cuts, counts, total), far, into)?;
+        self.commit();
         self.enter_piece(cuts, counts, i);
         self.b.push(Inst::Warpgroup(Warpgroup::Fence));
         let place = self.remainder(i, PLACES);
