@@ -33,6 +33,7 @@ mod mutate;
 mod nibbles;
 mod operator_page;
 mod parallel_reductions;
+mod planning_threads;
 mod plans;
 mod precision;
 mod precision_ladder;

@@ -3,7 +3,7 @@ use crate::{Change, Error, Fuel, Rewritten};
 use graph::{
     Assumption, Graph, Node, NodeId, Op, Origin, SymbolSource, Value, ValueId, ValueSource,
 };
-use layout::{DType, Dim, Inserted, Sym};
+use layout::{DType, Dim, Few, Inserted, Sym};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use tensor::Tensor;
@@ -14,7 +14,7 @@ pub(crate) struct Edit<'f> {
     graph: Graph,
     dead: Vec<bool>,
     /// Reading nodes per value, each with the places of the value among its inputs.
-    readers: Vec<BTreeMap<u32, Vec<u32>>>,
+    readers: Vec<BTreeMap<u32, Few<u32, 2>>>,
     /// Origins of nodes that were given more of them, as sets.
     credited: HashMap<u32, BTreeSet<Origin>>,
     /// Where each value stands among the outputs, and among the values that symbols are read from.
@@ -35,7 +35,8 @@ pub(crate) type Type = (DType, Vec<Dim>);
 
 impl<'f> Edit<'f> {
     pub(crate) fn new(pass: &'static str, graph: Graph, fuel: &'f mut Fuel) -> Edit<'f> {
-        let mut readers: Vec<BTreeMap<u32, Vec<u32>>> = vec![BTreeMap::new(); graph.values.len()];
+        let mut readers: Vec<BTreeMap<u32, Few<u32, 2>>> =
+            vec![BTreeMap::new(); graph.values.len()];
         for (n, node) in graph.nodes.iter().enumerate() {
             for (at, i) in node.inputs.iter().enumerate() {
                 let places = readers[i.0 as usize].entry(n as u32).or_default();

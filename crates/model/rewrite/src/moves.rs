@@ -339,7 +339,10 @@ impl Follow {
         match &node.op {
             Op::View(view) => {
                 let mut s = self.source(e, node.inputs[0])?;
-                s.at = picked(&s.at, &e.value(node.inputs[0]).shape, view)?;
+                // Another shape leaves elements in their order.
+                if !matches!(view, View::Reshape(_)) {
+                    s.at = picked(&s.at, &e.value(node.inputs[0]).shape, view)?;
+                }
                 let layout = view.of(&s.layout);
                 s.moves += usize::from(layout.is_none());
                 s.layout = layout.unwrap_or_else(|| Layout::row_major(own, 1));
@@ -416,8 +419,12 @@ fn picked(at: &[u32], shape: &[Dim], view: &View) -> Option<Vec<u32>> {
     let mut all = vec![seen.offset.known()?];
     for leaf in seen.modes.iter().flat_map(|m| &m.leaves) {
         let (extent, stride) = (leaf.extent.known()?, leaf.stride.known()?);
-        let along = |&p: &i64| (0..extent).map(move |i| p + i * stride);
-        all = all.iter().flat_map(along).collect();
+        let each = usize::try_from(extent).unwrap_or(0);
+        let mut more = Vec::with_capacity(all.len().checked_mul(each)?);
+        for &p in &all {
+            more.extend((0..extent).map(|i| p + i * stride));
+        }
+        all = more;
     }
     all.iter()
         .map(|&p| at.get(usize::try_from(p).ok()?).copied())

@@ -52,4 +52,4 @@ pub use staging::MOST_NEIGHBOURS;
 pub use target::{
     CountWarps, CtaLimits, GpuTarget, MicroShape, Printer, Prints, Target, TargetKind,
 };
-pub use tile::TileProgram;
+pub use tile::{TileProgram, VerifiedKernel};

@@ -1,7 +1,7 @@
 //! Tile programs: a kernel with its schedule, as loops over statements on whole tiles. Made only by
 //! [`TileProgram::new`], which verifies; executors, emitters and the cost model read it.
-use crate::{Kernel, KernelError, Node, Schedule, lower};
-use std::sync::Arc;
+use crate::{AxisTile, Kernel, KernelError, Node, Schedule, lower};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A kernel with its schedule as a program over tiles: the one description that every reader uses.
 ///
@@ -12,6 +12,62 @@ pub struct TileProgram {
     kernel: Arc<Kernel>,
     schedule: Arc<Schedule>,
     body: Arc<[Node]>,
+}
+
+/// Loops with the statements in them.
+type Body = (Vec<AxisTile>, Arc<[Node]>);
+
+/// A kernel that keeps every rule that needs no schedule: programs of many schedules are made of it without looking at
+/// it again, nor at what loops do to its statements where another schedule had the same loops.
+#[derive(Debug)]
+pub struct VerifiedKernel {
+    kernel: Arc<Kernel>,
+    /// Those of programs so far.
+    bodies: Mutex<Vec<Body>>,
+}
+
+impl VerifiedKernel {
+    /// Verifies `kernel`.
+    ///
+    /// # Errors
+    /// As [`Kernel::verify`].
+    pub fn new(kernel: Arc<Kernel>) -> Result<VerifiedKernel, KernelError> {
+        kernel.verify()?;
+        Ok(VerifiedKernel {
+            kernel,
+            bodies: Mutex::default(),
+        })
+    }
+
+    /// The kernel with `schedule`, as [`TileProgram::new`] makes it.
+    ///
+    /// # Errors
+    /// A rule of the schedule that is broken.
+    pub fn scheduled(&self, schedule: Arc<Schedule>) -> Result<TileProgram, KernelError> {
+        crate::verify::scheduled(&self.kernel, &schedule)?;
+        let mut bodies = self.bodies.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = bodies.iter().find(|b| b.0 == schedule.loops);
+        let body = match known {
+            Some((_, body)) => body.clone(),
+            None => {
+                let body = placed(&self.kernel, &schedule.loops)?;
+                bodies.push((schedule.loops.clone(), body.clone()));
+                body
+            }
+        };
+        Ok(TileProgram {
+            kernel: self.kernel.clone(),
+            schedule,
+            body,
+        })
+    }
+}
+
+/// The statements of `kernel` in `loops`.
+fn placed(kernel: &Kernel, loops: &[AxisTile]) -> Result<Arc<[Node]>, KernelError> {
+    let body = lower::place(kernel, loops);
+    crate::verify::placed(kernel, loops, &body)?;
+    Ok(body.into())
 }
 
 impl TileProgram {
@@ -27,13 +83,13 @@ impl TileProgram {
         schedule: impl Into<Arc<Schedule>>,
     ) -> Result<TileProgram, KernelError> {
         let (kernel, schedule) = (kernel.into(), schedule.into());
-        crate::verify::parts(&kernel, &schedule)?;
-        let body = lower::place(&kernel, &schedule.loops);
-        crate::verify::placed(&kernel, &schedule.loops, &body)?;
+        kernel.verify()?;
+        crate::verify::scheduled(&kernel, &schedule)?;
+        let body = placed(&kernel, &schedule.loops)?;
         Ok(TileProgram {
             kernel,
             schedule,
-            body: body.into(),
+            body,
         })
     }
 

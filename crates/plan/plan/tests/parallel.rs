@@ -1,5 +1,8 @@
 //! Work on several threads.
-use shopfloor_plan::parallel::map;
+use shopfloor_plan::parallel::{map, with_threads};
+use std::collections::HashSet;
+use std::sync::{Barrier, Mutex};
+use std::thread::{self, ThreadId};
 
 #[test]
 fn results_have_the_order_of_the_items() {
@@ -28,4 +31,28 @@ fn a_panic_reaches_the_caller_and_processors_are_given_back() {
         assert!(std::panic::catch_unwind(work).is_err());
     }
     assert_eq!(map(&items, |i| i + 1).len(), items.len());
+}
+
+#[test]
+fn a_caller_may_have_threads_of_its_own() {
+    let items: Vec<usize> = (0..12).collect();
+    let seen: Mutex<HashSet<ThreadId>> = Mutex::default();
+    let see = || {
+        seen.lock().unwrap().insert(thread::current().id());
+    };
+    // Maps within maps take no more.
+    let within = |i: &usize| {
+        see();
+        map(&items, |_| see());
+        *i
+    };
+    assert_eq!(with_threads(1, || map(&items, within)), items);
+    assert_eq!(seen.lock().unwrap().len(), 1);
+    // Nobody goes on before four of them have come.
+    let all = Barrier::new(4);
+    let wait = |_: &usize| all.wait();
+    with_threads(4, || map(&items[..4], wait));
+    // What one caller took, no other has.
+    let alone = with_threads(1, || with_threads(4, || map(&items[..4], wait)).len());
+    assert_eq!(alone, 4);
 }

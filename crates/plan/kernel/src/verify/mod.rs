@@ -66,9 +66,8 @@ use crate::{AxisTile, Kernel, KernelError, Node, Schedule};
 pub(crate) use blame::Blame;
 pub(crate) use code::code;
 
-/// Checks kernel and schedule by themselves, before loops are placed.
-pub(crate) fn parts(kernel: &Kernel, schedule: &Schedule) -> Result<(), KernelError> {
-    kernel::check(kernel)?;
+/// Checks a schedule of a kernel that was checked, before loops are placed.
+pub(crate) fn scheduled(kernel: &Kernel, schedule: &Schedule) -> Result<(), KernelError> {
     schedule::check(kernel, schedule)
 }
 

@@ -90,6 +90,8 @@ pub struct Planner {
     /// Hashes of the machines: plans name them.
     hashes: Vec<String>,
     options: PlanOptions,
+    /// Threads that planning takes; `None`: the processors that nothing else is planned on.
+    threads: Option<usize>,
 }
 
 /// Workers of device `i` that a plan may use.
@@ -107,7 +109,14 @@ impl Planner {
             devices,
             hashes,
             options,
+            threads: None,
         }
+    }
+
+    /// The same, planning on so many threads, the caller's included: its plans are the same.
+    pub fn with_threads(mut self, threads: usize) -> Planner {
+        self.threads = Some(threads);
+        self
     }
 
     /// The devices as a plan under `allotment` names them.
@@ -255,6 +264,22 @@ pub(crate) enum MemorySaving {
 
 impl Planner {
     fn bind_as(
+        &self,
+        program: &Program,
+        dims: &DimBox,
+        allotment: &Allotment,
+        thrift: MemorySaving,
+        choosing: (Option<&Sweep>, &Prior),
+    ) -> Result<Plan, PlanError> {
+        let bind = || self.bind_here(program, dims, allotment, thrift, choosing);
+        match self.threads {
+            Some(n) => plan::parallel::with_threads(n, bind),
+            None => bind(),
+        }
+    }
+
+    /// [`Planner::bind_as`] on the threads that maps take.
+    fn bind_here(
         &self,
         program: &Program,
         dims: &DimBox,

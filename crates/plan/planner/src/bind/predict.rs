@@ -3,7 +3,8 @@ use super::ctx::{Ctx, Space};
 use super::products;
 use super::schedule::reach;
 use kernel::{
-    AxisId, CountWarps, Family, Kernel, Mapping, Role, Schedule, Stmt, TileId, TileProgram, work,
+    AxisId, CountWarps, Family, Kernel, Mapping, Role, Schedule, Stmt, TileId, TileProgram,
+    VerifiedKernel, work,
 };
 use machine::calc;
 use machine::{
@@ -44,11 +45,11 @@ fn found_in(ctx: Ctx, kernel: &Kernel) -> Vec<u8> {
 /// takes far less time.
 pub(crate) fn sketch_step(
     ctx: Ctx,
-    kernel: &Arc<Kernel>,
+    kernel: &VerifiedKernel,
     schedule: &Arc<Schedule>,
 ) -> Option<(Work, Cost)> {
     plan::pause();
-    let program = TileProgram::new(kernel.clone(), schedule.clone()).ok()?;
+    let program = kernel.scheduled(schedule.clone()).ok()?;
     predict_by(ctx, &program, None)
 }
 

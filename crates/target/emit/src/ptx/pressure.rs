@@ -20,7 +20,7 @@ mod loops;
 mod order;
 
 use super::lines::{self, Lines, defines_none};
-use alive::{SLOW, alive, pressure};
+use alive::{SLOW, SLOW_TRUTHS, alive, pressure};
 use banks::banked;
 use division::{Divided, Divisor};
 use layout::Arrange;
@@ -317,7 +317,7 @@ pub(super) fn estimate_threads(text: &Lines, arch: &str, most: u32) -> u32 {
             .saturating_add(50)
             / 100
     };
-    let (few, live) = lean(remade(calm.clone(), Rematerialised::Special));
+    let (few, live) = lean(remade(calm.clone(), Rematerialised::Special), TRUTHS);
     let packed = match live.most(&few, &few.truth, SLOW_TRUTHS) {
         0..=TRUTHS => 0,
         _ => PACKED,
@@ -367,8 +367,6 @@ const BETWEEN: u32 = 2;
 /// them as bits, and what puts them there and takes them out.
 const TRUTHS: u32 = 7;
 const PACKED: u32 = 3;
-/// Truth values that it takes.
-const SLOW_TRUTHS: u32 = 3;
 
 #[cfg(test)]
 mod tests;

@@ -34,12 +34,13 @@ const MOST_OF_GROUPS: u32 = 160;
 /// Rows or columns below which most of a staged tile would be computed in vain.
 const THIN: i64 = 16;
 
-/// Candidates, best guesses first.
+/// The first `most` candidates of each way to compute the kernel, in turns, best guesses first: whoever looks at no
+/// more than that needs no others.
 ///
 /// A contraction that a tensor-core instruction of the target computes is staged for it; one without
 /// such an instruction is staged for plain multiply-adds. Where a staged tile has too few rows or
 /// columns, and for every other kernel, [`gpu_flat`] has schedules.
-pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
+pub(crate) fn candidates(space: &Space, most: usize) -> Vec<Candidate> {
     let (Some(gpu), kernel) = (&space.ctx.target.gpu, space.kernel) else {
         return vec![];
     };
@@ -55,10 +56,11 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     if let [scores, values] = &products[..]
         && let Some(kernel) = query::with_axis(kernel, scores, values)
     {
-        return candidates(&Space {
+        let space = Space {
             packings: space.packings,
             ..Space::new(space.ctx, &kernel)
-        });
+        };
+        return candidates(&space, most);
     }
     let dtype = |t: TileId| kernel.tiles[t as usize].dtype;
     let matches = |f: &&Fragment| {
@@ -70,12 +72,13 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     };
     let allowed = |f: &&Fragment| space.ctx.precision.allows(f.factors);
     let fragments = gpu.fragments.iter().filter(matches).filter(allowed);
-    let staged = |fragment: Option<Fragment>| {
+    let staged = |fragment: Option<Fragment>, most: usize| {
         let g = Gpu {
             space,
             gpu,
             image: None,
             fragment,
+            most,
         };
         match products.as_slice() {
             [one] => g.product(one),
@@ -86,10 +89,10 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     // Instructions that differ in their columns alone are one way.
     let mut ways: Vec<(Fragment, Vec<Candidate>)> = vec![];
     for &f in fragments {
-        let found = staged(Some(f));
         match ways.iter_mut().find(|w| Fragment { n: f.n, ..w.0 } == f) {
-            Some(w) => w.1.extend(found),
-            None => ways.push((f, found)),
+            Some(w) if w.1.len() >= most => {}
+            Some(w) => w.1.extend(staged(Some(f), most - w.1.len())),
+            None => ways.push((f, staged(Some(f), most))),
         }
     }
     let mut ways: Vec<Vec<Candidate>> = ways.into_iter().map(|w| w.1).collect();
@@ -97,7 +100,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     // Matrix instructions for the elements as they are leave nothing to multiply-adds.
     let whole = |w: &Vec<Candidate>| w.iter().any(|c| factors(c) == Some(Factors::Whole));
     if !ways.iter().any(whole) {
-        ways.push(staged(None));
+        ways.push(staged(None, most));
     }
     let multiplies = ways.iter().any(|w| w.iter().any(|c| factors(c).is_none()));
     let mut found = in_turns(ways);
@@ -116,8 +119,8 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
 }
 
 /// Candidates of [`candidates`] whose matrix instructions read factors that lie along the depth.
-pub(super) fn along_depth(space: &Space) -> Vec<Candidate> {
-    let mut found = candidates(space);
+pub(super) fn along_depth(space: &Space, most: usize) -> Vec<Candidate> {
+    let mut found = candidates(space, most);
     found.retain(lies_along_depth);
     found
 }
@@ -136,6 +139,7 @@ pub(super) fn with_image(space: &Space, image: Image, multiplied: Factors) -> Ve
             gpu,
             image: Some(image),
             fragment: Some(f),
+            most: usize::MAX,
         };
         g.product(&p)
     };
@@ -263,6 +267,9 @@ impl Gpu<'_> {
                     // Bands no wider than there are rows.
                     let raster = self.raster(&grid);
                     for copiers in self.copiers() {
+                        if found.len() >= self.most {
+                            return found;
+                        }
                         let all = threads + copiers * WARP;
                         found.extend(self.pipelined((all, &grid), |stages| {
                             let shape = Shape {

@@ -87,24 +87,21 @@ pub(crate) fn choose(
         packings: facts.packings,
         ..Space::new(ctx, kernel)
     };
-    let mut list = candidates(&space, facts)?;
-    list.iter_mut()
-        .for_each(|c| c.packed.extend(relaid.iter().cloned()));
-    if let Some((kernel, copies)) = &deep {
-        let mut more = gpu::along_depth(&Space::new(ctx, kernel));
-        more.iter_mut().for_each(|c| {
-            c.bytes_of_one_task();
-            c.packed.extend(copies.iter().cloned());
-        });
-        // Of equals the first is taken.
-        list.splice(0..0, more);
-    }
     let there = facts.packings.iter().any(|p| !p.is_empty());
+    let effort = ctx.effort.max(1);
+    // What reads weights as they are packed may come late in the list.
+    let most = if there { usize::MAX } else { effort };
+    let mut list = with_copies(candidates(&space, facts, most)?, &relaid, most);
+    if let Some((kernel, copies)) = &deep {
+        let more = gpu::along_depth(&Space::new(ctx, kernel), most);
+        // Of equals the first is taken.
+        list.splice(0..0, with_copies(more, copies, most));
+    }
     let reuses = |c: &Candidate| {
         let mut packed = c.packed.iter().filter(|(_, p)| constant(p.of));
         packed.all(|(_, p)| facts.packings(p.of).iter().any(|k| alike(k, &p.kernel)))
     };
-    tried(&mut list, ctx.effort.max(1), &|c| there && reuses(c));
+    tried(&mut list, effort, &|c| there && reuses(c));
     plan::pause();
     let prints = ctx.prints().filter(|_| !facts.whole);
     let mut best = ranked(ctx, &list, 0, constant, Search::all(prints, COUNTED))?;
@@ -170,19 +167,18 @@ fn beaten(list: &[Candidate], best: &[Rank]) -> Vec<Alternative> {
         .collect()
 }
 
-/// Every candidate that the target has for a kernel, best guesses first.
-fn candidates(space: &Space, facts: &Facts) -> Result<Vec<Candidate>, String> {
+/// Candidates that the target has for a kernel, best guesses first: the first `most`, and perhaps more.
+fn candidates(space: &Space, facts: &Facts, most: usize) -> Result<Vec<Candidate>, String> {
     let (ctx, kernel) = (space.ctx, space.kernel);
     let gpu = ctx.target.gpu.is_some();
     // A launch of the user's PTX computes the whole: nothing is printed of it.
     if let Some(what) = ctx.target.lacking(kernel).filter(|_| gpu && !facts.whole) {
         return Err(format!("target {} has no form for {what}", ctx.target.name));
     }
-    let mut list = match gpu {
-        true => gpu::candidates(space),
+    let list = match gpu {
+        true => gpu::candidates(space, most),
         false => generated(space, facts.constant),
     };
-    list.iter_mut().for_each(Candidate::bytes_of_one_task);
     match list.is_empty() {
         false => Ok(list),
         true => Err(format!(
@@ -190,6 +186,20 @@ fn candidates(space: &Space, facts: &Facts) -> Result<Vec<Candidate>, String> {
             ctx.target.name, kernel.family
         )),
     }
+}
+
+/// The first `most` of `list`, whose tasks share no bytes, reading `copies`.
+fn with_copies(
+    mut list: Vec<Candidate>,
+    copies: &[(OperandId, Packed)],
+    most: usize,
+) -> Vec<Candidate> {
+    list.truncate(most);
+    for c in &mut list {
+        c.bytes_of_one_task();
+        c.packed.extend(copies.iter().cloned());
+    }
+    list
 }
 
 /// Puts the best candidate that reads weights as they are packed already in front, where it is nearly as good as

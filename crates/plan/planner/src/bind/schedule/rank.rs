@@ -1,10 +1,12 @@
 //! Candidates in the order of what they are predicted to take.
 
-use super::candidate::{Candidate, Rank};
+use super::candidate::{Candidate, Packed, Rank};
 use super::gpu::warps;
 use crate::bind::ctx::Ctx;
 use crate::bind::predict::{counter, predict_step, sketch_step};
-use kernel::{Kernel, Mapping, OperandId, Prints, Schedule, Stmt, TileId, TileProgram};
+use kernel::{
+    Kernel, Mapping, OperandId, Prints, Schedule, Stmt, TileId, TileProgram, VerifiedKernel,
+};
 use layout::Arrange;
 use machine::{Cost, Work};
 use plan::parallel;
@@ -215,11 +217,42 @@ enum Prediction {
     Sketched,
 }
 
+/// Kernels of candidates, each verified once: many candidates have the same.
+#[derive(Default)]
+struct Verified(Vec<(Arc<Kernel>, Option<VerifiedKernel>)>);
+
+impl Verified {
+    fn of<'c>(kernels: impl Iterator<Item = &'c Arc<Kernel>>) -> Verified {
+        let mut out = Verified::default();
+        for k in kernels {
+            if out.found(k).is_none() {
+                let verified = VerifiedKernel::new(k.clone()).ok();
+                out.0.push((k.clone(), verified));
+            }
+        }
+        out
+    }
+
+    fn found(&self, kernel: &Arc<Kernel>) -> Option<&Option<VerifiedKernel>> {
+        let mut all = self.0.iter().rev();
+        all.find(|v| Arc::ptr_eq(&v.0, kernel)).map(|v| &v.1)
+    }
+}
+
 impl Prediction {
-    fn of(self, ctx: Ctx, c: (&Arc<Kernel>, &Arc<Schedule>)) -> Option<(Work, Cost)> {
-        match self {
-            Prediction::Counted => predict_step(ctx, c.0, c.1),
-            Prediction::Sketched => sketch_step(ctx, c.0, c.1),
+    fn of(
+        self,
+        ctx: Ctx,
+        c: (&Arc<Kernel>, &Arc<Schedule>),
+        verified: &Verified,
+    ) -> Option<(Work, Cost)> {
+        match (self, verified.found(c.0)) {
+            (Prediction::Counted, _) => predict_step(ctx, c.0, c.1),
+            (Prediction::Sketched, Some(k)) => sketch_step(ctx, k.as_ref()?, c.1),
+            (Prediction::Sketched, None) => {
+                let k = VerifiedKernel::new(c.0.clone()).ok()?;
+                sketch_step(ctx, &k, c.1)
+            }
         }
     }
 }
@@ -232,9 +265,13 @@ fn ranked_by(
     numbers: Vec<usize>,
     constant: &dyn Fn(OperandId) -> bool,
 ) -> Vec<Rank> {
+    let verified = match prediction {
+        Prediction::Counted => Verified::default(),
+        Prediction::Sketched => Verified::of(numbers.iter().map(|&i| &list[i].kernel)),
+    };
     let whole = |i: &usize| {
         let c = &list[*i];
-        prediction.of(ctx, (&c.kernel, &c.schedule))
+        prediction.of(ctx, (&c.kernel, &c.schedule), &verified)
     };
     // Arithmetic and bytes alone of a few take less time than handing them out to threads.
     let long = match prediction {
@@ -250,9 +287,11 @@ fn ranked_by(
         let overlap = OVERLAP * cost.time_s + (1.0 - OVERLAP) * cost.interval.1;
         // What is no constant is packed by every request.
         let packed = list[i].packed.iter().filter(|(_, p)| !constant(p.of));
-        let packing: Option<f64> = packed
-            .map(|(_, p)| Some(prediction.of(ctx, (&p.kernel, &p.schedule))?.1.time_s))
-            .sum();
+        let seconds = |p: &Packed| {
+            let copy = prediction.of(ctx, (&p.kernel, &p.schedule), &verified);
+            Some(copy?.1.time_s)
+        };
+        let packing: Option<f64> = packed.map(|(_, p)| seconds(p)).sum();
         Some((overlap + packing?, i, w, cost))
     };
     let mut best: Vec<Rank> = numbers.into_iter().zip(costs).filter_map(of).collect();

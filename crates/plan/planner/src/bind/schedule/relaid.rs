@@ -156,7 +156,7 @@ pub(super) fn moved(
         ..space.ctx
     };
     let moves = ordered(&copy.kernel);
-    let list = gpu::candidates(&Space::new(ctx, &moves));
+    let list = gpu::candidates(&Space::new(ctx, &moves), usize::MAX);
     let best = ranked(ctx, &list, 0, &|_| false, Search::all(ctx.prints(), 1)).ok()?;
     let chosen = &list[best.first()?.1];
     (copy.kernel, copy.schedule) = (chosen.kernel.clone(), chosen.schedule.clone());

@@ -10,6 +10,7 @@ use super::words::{Kind, Word};
 use crate::ptx::lines::Lines;
 use layout::Few;
 use machine::{Pipe, WarpRates};
+use std::cell::Cell;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -19,8 +20,16 @@ const MOST: usize = 512;
 
 /// Puts the instructions of `items`, a body of loops and all, in order.
 pub(super) fn arrange(items: &mut Vec<Item>, lines: &Lines, rates: &WarpRates, registers: u32) {
-    let mut scratch = Scratch::new(lines.names.len());
+    let mut scratch = SCRATCH.take();
+    scratch.seen.fit(lines.names.len());
     arranged(items, lines, rates, registers, &mut scratch);
+    SCRATCH.set(scratch);
+}
+
+thread_local! {
+    /// What this thread orders with. A table of all registers of a text is long, and clean after every stretch: it serves
+    /// for the next text.
+    static SCRATCH: Cell<Scratch> = Cell::default();
 }
 
 fn arranged(
@@ -203,16 +212,18 @@ impl Accesses {
 }
 
 /// What the instructions of a stretch did with each register so far.
+#[derive(Default)]
 struct Seen {
     writer: Vec<Option<u32>>,
     read: Vec<Places>,
 }
 
 impl Seen {
-    fn new(registers: usize) -> Seen {
-        Seen {
-            writer: vec![None; registers],
-            read: vec![Places::new(); registers],
+    /// Makes room for so many registers.
+    fn fit(&mut self, registers: usize) {
+        if self.writer.len() < registers {
+            self.writer.resize(registers, None);
+            self.read.resize(registers, Places::new());
         }
     }
 
@@ -228,24 +239,13 @@ impl Seen {
 }
 
 /// What the stretches of a text are ordered with, one after the other.
+#[derive(Default)]
 struct Scratch {
     seen: Seen,
     follows: Follows,
     chain: Vec<f64>,
     there: Vec<f64>,
     open: Open,
-}
-
-impl Scratch {
-    fn new(registers: usize) -> Scratch {
-        Scratch {
-            seen: Seen::new(registers),
-            follows: Follows::default(),
-            chain: vec![],
-            there: vec![],
-            open: Open::default(),
-        }
-    }
 }
 
 /// What stands between the instructions of `list`, by registers and by memory.
@@ -522,7 +522,8 @@ mod tests {
             _ => panic!("a part"),
         };
         let list: Vec<Instruction> = items.iter().map(word).collect();
-        let (mut seen, mut found) = (Seen::new(lines.names.len()), Follows::default());
+        let (mut seen, mut found) = (Seen::default(), Follows::default());
+        seen.fit(lines.names.len());
         follow(&list, &lines, rates, (&mut seen, &mut found));
         (list, found)
     }

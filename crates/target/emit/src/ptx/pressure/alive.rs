@@ -2,8 +2,9 @@
 
 use super::line::{Kind, Line, Parsed, starts};
 
-/// Registers that a division's or root's subroutine takes where it is called.
+/// Registers that a division's or root's subroutine takes where it is called, and truth values.
 pub(super) const SLOW: u32 = 7;
+pub(super) const SLOW_TRUTHS: u32 = 3;
 
 /// What is alive where blocks begin and end.
 pub(super) struct Alive {

@@ -1,8 +1,9 @@
 //! A text's instructions as an assembler may order, guard or repeat them.
-use super::alive::{Alive, SLOW, alive, count, has, step, stepped, unread};
+use super::alive::{Alive, SLOW, SLOW_TRUTHS, alive, count, has, step, stepped, unread};
 use super::line::{Kind, Line, Parsed, Registers, Rematerialised, starts, written};
 use super::loops::{Region, regions};
 use layout::{Arrange, Few};
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -23,16 +24,18 @@ const CHAIN: usize = 5;
 /// `guarded` as an assembler would leave it.
 pub(super) fn ahead(mut guarded: Parsed) -> Parsed {
     let starts = starts(&guarded);
-    let mut scratch = Needs::new(guarded.width.len());
+    let mut scratch = SCRATCH.take();
+    scratch.needs.fit(guarded.width.len());
     let mut lines = Vec::with_capacity(guarded.lines.len());
     let ends = starts.iter().skip(1).copied().chain([guarded.lines.len()]);
     for (&from, to) in starts.iter().zip(ends) {
         let block = &mut guarded.lines[from..to];
         for part in block.split_inclusive_mut(|l| l.kind == Kind::Fence) {
-            let order = loads_first(part, &mut scratch);
+            let order = loads_first(part, &mut scratch.needs);
             lines.extend(order.into_iter().map(|i| std::mem::take(&mut part[i])));
         }
     }
+    SCRATCH.set(scratch);
     guarded.lines = lines;
     guarded
 }
@@ -65,7 +68,7 @@ pub(super) fn guarded(p: &Parsed) -> Parsed {
             *at = (at.0.min(i), at.1.max(i));
         }
     }
-    let (mut lines, mut place) = (vec![], vec![0; n + 1]);
+    let (mut lines, mut place) = (Vec::with_capacity(n), vec![0; n + 1]);
     // Parts that a line is in: their ends and the jump's number.
     let mut open: Vec<(usize, usize)> = vec![];
     for (i, l) in p.lines.iter().enumerate() {
@@ -154,6 +157,7 @@ fn beside(p: &Parsed, ends: &[Option<usize>]) -> Vec<bool> {
 type Before = Few<u32, 6>;
 
 /// Finds what has to come before each line of a stretch.
+#[derive(Default)]
 struct Needs {
     /// By register, within the stretch at hand: one more than the line that defines it last, and who uses it since.
     last: Vec<u32>,
@@ -161,11 +165,11 @@ struct Needs {
 }
 
 impl Needs {
-    /// For registers below `names`.
-    fn new(names: usize) -> Needs {
-        Needs {
-            last: vec![0; names],
-            uses: vec![Registers::new(); names],
+    /// Makes room for registers below `names`.
+    fn fit(&mut self, names: usize) {
+        if self.last.len() < names {
+            self.last.resize(names, 0);
+            self.uses.resize(names, Registers::new());
         }
     }
 
@@ -330,9 +334,16 @@ pub(super) fn remade(mut p: Parsed, most: Rematerialised) -> Parsed {
 /// `p` with every stretch that nothing moves out of in the order that keeps least alive, as far as it is
 /// found by going from the end and taking what frees most: that order or the text's. Gives what is alive as well, which
 /// between blocks is the same in any order within them.
-pub(super) fn lean(mut p: Parsed) -> (Parsed, Alive) {
+///
+/// Where no order changes how much is alive at most in all of `p`, nor that more than `truths` truth values are, a stretch
+/// is left as it is: to find one takes far longer than to see that.
+pub(super) fn lean(mut p: Parsed, truths: u32) -> (Parsed, Alive) {
     let live = alive(&p);
-    let mut scratch = Frugal::new(p.width.len());
+    let mut scratch = SCRATCH.take();
+    scratch.fit(p.width.len());
+    // So much is alive in any order.
+    let outs = live.out.iter().map(|out| count(out, &p.width));
+    let mut least = outs.max().unwrap_or(0);
     let ends = live.starts.iter().skip(1).copied().chain([p.lines.len()]);
     for ((&from, to), out) in live.starts.iter().zip(ends).zip(&live.out) {
         let mut behind = out.clone();
@@ -340,8 +351,13 @@ pub(super) fn lean(mut p: Parsed) -> (Parsed, Alive) {
         let parts = lines.split_inclusive_mut(|l| matches!(l.kind, Kind::Fence | Kind::Store));
         for part in parts.rev() {
             let (most, before) = most_alive(part, width, behind.clone(), 0..part.len());
+            if most <= least && most_truths(part, &p.truth, &behind) <= truths {
+                behind = before;
+                continue;
+            }
             let order = scratch.order(part, width, behind.clone());
             let (fewer, _) = most_alive(part, width, behind, order.iter().copied());
+            least = least.max(fewer.min(most));
             if fewer < most {
                 let mut old: Vec<Line> = part.iter_mut().map(std::mem::take).collect();
                 for (line, &i) in part.iter_mut().zip(&order) {
@@ -351,7 +367,20 @@ pub(super) fn lean(mut p: Parsed) -> (Parsed, Alive) {
             behind = before;
         }
     }
+    SCRATCH.set(scratch);
     (p, live)
+}
+
+/// Truth values that can be alive at once in a stretch, whatever its order; `live` are behind it.
+fn most_truths(part: &[Line], truth: &[u32], live: &[u64]) -> u32 {
+    let named = part.iter().flat_map(|l| l.defs.iter().chain(&l.uses));
+    let mut own: Few<u32, 16> = named
+        .copied()
+        .filter(|&r| truth[r as usize] > 0 && !has(live, r))
+        .collect();
+    own.sort_and_dedup();
+    let called = part.iter().any(|l| l.kind == Kind::Slow);
+    count(live, truth) + own.len() as u32 + if called { SLOW_TRUTHS } else { 0 }
 }
 
 /// The most that is alive at once in a stretch in this order, and what is alive before it.
@@ -386,7 +415,14 @@ fn change(l: &Line, width: &[u32], live: &[u64]) -> i64 {
     begins - ends.map(|(_, d)| of(d)).sum::<i64>()
 }
 
+thread_local! {
+    /// What this thread orders stretches with. Tables of all registers of a text are long, and clean after every stretch:
+    /// they serve for the next text.
+    static SCRATCH: Cell<Frugal> = Cell::default();
+}
+
 /// Finds the order of a stretch's lines in which, from its end on, always that comes next which frees most.
+#[derive(Default)]
 struct Frugal {
     needs: Needs,
     /// Lines of the stretch at hand that name each register.
@@ -394,11 +430,11 @@ struct Frugal {
 }
 
 impl Frugal {
-    /// For registers below `names`.
-    fn new(names: usize) -> Frugal {
-        Frugal {
-            needs: Needs::new(names),
-            named: vec![Registers::new(); names],
+    /// Makes room for registers below `names`.
+    fn fit(&mut self, names: usize) {
+        self.needs.fit(names);
+        if self.named.len() < names {
+            self.named.resize(names, Registers::new());
         }
     }
 

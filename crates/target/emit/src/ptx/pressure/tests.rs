@@ -102,7 +102,7 @@ fn the_order_is_one_that_keeps_little_alive() {
     text += "\tst.shared.f32 [%r0], %f10;\n\tret;\n";
     let p = parse(&text, false);
     assert_eq!(alive(&p), 9);
-    let (q, live) = lean(p.clone());
+    let (q, live) = lean(p.clone(), super::TRUTHS);
     let again = super::alive(&q);
     assert_eq!((live.starts, live.out), (again.starts, again.out));
     // The address, the sum and what is added.

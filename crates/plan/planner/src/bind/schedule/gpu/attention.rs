@@ -62,6 +62,9 @@ impl Gpu<'_> {
                     continue;
                 }
                 for copiers in self.copiers() {
+                    if found.len() >= self.most {
+                        return found;
+                    }
                     let all = threads + copiers * WARP;
                     found.extend(self.pipelined((all, &grid), |stages| {
                         let shape = Shape {

@@ -16,6 +16,8 @@ pub(super) struct Gpu<'a> {
     pub image: Option<Image>,
     /// Tensor-core instruction; `None`: multiply-adds.
     pub fragment: Option<Fragment>,
+    /// Candidates that are asked for at most.
+    pub most: usize,
 }
 
 /// The kernel of candidates that stage the same tiles and cut the same axes: numbered so that a staged tile's last

@@ -203,7 +203,8 @@ impl<'a> InParts<'a> {
                 Arg::Between(_) => bytes,
             };
             let far = two.args[n].iter().map(far).collect();
-            Listed::of(ctx, &two.kernels[n], far, &gpu::candidates)
+            let some = |space: &Space| gpu::candidates(space, ctx.effort.max(1));
+            Listed::of(ctx, &two.kernels[n], far, &some)
         };
         Some(InParts {
             halves: [half(0), half(1)],
