@@ -306,6 +306,14 @@ fn what_is_taken_otherwise_is_said() {
             "{args:?}: {e}"
         );
     }
+    for args in [
+        &["bench", &m, "--iterations", "2"][..],
+        &["run", &m, "--random"],
+        &["profile", &m, "--iterations", "2"],
+    ] {
+        let e = errors(&[args, &["--dim", "batch=2..4"]].concat());
+        assert!(e.contains("requests have batch=4"), "{args:?}: {e}");
+    }
     let e = fails(1, &["simulate", &m]);
     assert!(e.contains("is no scenario") && e.contains("TOML"), "{e}");
 }

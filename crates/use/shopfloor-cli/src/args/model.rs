@@ -259,6 +259,18 @@ impl ModelArgs {
         Ok(())
     }
 
+    /// Says which sizes requests have where a range was given and no file tells.
+    pub fn tell_sizes(&self) {
+        if !self.inputs.is_empty() {
+            return;
+        }
+        for (name, lo, hi) in self.dim.iter().filter(|d| d.1 < d.2) {
+            note(&format!(
+                "requests have {name}={hi}, the largest of {lo}..{hi} that the plan covers"
+            ));
+        }
+    }
+
     /// Whether state is looked for by names.
     fn finds_states(&self) -> bool {
         self.state.iter().any(|s| matches!(s, StateArg::Auto))

@@ -231,6 +231,9 @@ pub fn run(mut a: Args, typed: &Given) -> Done {
     }
     check(&a, typed)?;
     first::measure(&a.engine)?;
+    if !a.sweep {
+        a.bound.tell_sizes();
+    }
     let given = if a.bound.inputs.is_empty() {
         None
     } else {

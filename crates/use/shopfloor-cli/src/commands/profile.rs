@@ -55,6 +55,7 @@ pub fn run(a: Args) -> Done {
     let named = if a.bound.inputs.is_empty() {
         let (sizes, assumed) = inputs::sizes(session.model());
         tell_assumed(&session.model().program().name, &assumed);
+        a.bound.tell_sizes();
         inputs::random_inputs(session.model(), &sizes)?
     } else {
         shopfloor_tools::read_inputs_of(session.model(), &a.bound.inputs, a.engine.memory)?

@@ -388,6 +388,7 @@ pub fn run(a: Args) -> Done {
     a.bound.check(session.model())?;
     a.plan.apply(&session)?;
     let load = began.elapsed().as_secs_f64() * 1e3;
+    a.bound.tell_sizes();
     let given = completed(&a, &session, given)?;
     let borrowed = inputs::borrowed(&given);
     if let Some(step) = &a.stop_after {
