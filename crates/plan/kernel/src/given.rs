@@ -243,9 +243,6 @@ fn spread(k: &Kernel, text: &str) -> Read<Option<Spread>> {
     }))
 }
 
-/// What a mapping says that has [`GpuMapping::triggers`].
-pub(crate) const TRIGGERS: &str = "the next kernel before stores";
-
 fn gpu(k: &Kernel, text: &str) -> Read<Mapping> {
     const FORM: &str = "a GPU's mapping is written as 'cta 128 threads, warps 2x2, rows m, columns n, fma, m over 8x4, loads of 4 B, 64 registers'";
     let pieces = split(text, ", ");
@@ -311,7 +308,7 @@ fn gpu(k: &Kernel, text: &str) -> Read<Mapping> {
         } else if let Some((a, b)) = inside(piece, "constants ", "") {
             let names = piece[a..b].split(',');
             made.constants = names.map(|name| operand(k, name)).collect::<Read<_>>()?;
-        } else if piece.trim() == TRIGGERS {
+        } else if piece.trim() == text::TRIGGERS {
             made.triggers = true;
         } else if let Some(s) = spread(k, piece.trim())? {
             made.spread.push(s);

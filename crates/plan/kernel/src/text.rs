@@ -166,6 +166,9 @@ fn address(k: &Kernel, a: &Access) -> String {
     out
 }
 
+/// What a mapping says that has [`crate::GpuMapping::triggers`].
+pub(crate) const TRIGGERS: &str = "the next kernel before stores";
+
 pub(crate) fn mapping(k: &Kernel, m: &Mapping) -> String {
     match m {
         Mapping::Cpu(c) => {
@@ -217,7 +220,7 @@ pub(crate) fn mapping(k: &Kernel, m: &Mapping) -> String {
                     list => format!(", constants {}", operands(k, list)),
                 },
                 match g.triggers {
-                    true => format!(", {}", crate::given::TRIGGERS),
+                    true => format!(", {TRIGGERS}"),
                     false => String::new(),
                 }
             )

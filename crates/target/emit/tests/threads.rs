@@ -576,28 +576,29 @@ fn what_changes_is_touched_behind_the_wait_for_the_kernels_before() {
         behind.iter().for_each(|i| m.add(i.clone()));
     }
     let (wait, next) = (DependencyWait, LaunchDependents);
+    let one = std::slice::from_ref::<Inst>;
     let fine: [(bool, [&[Inst]; 3]); 5] = [
         (false, [&[], &[], &[]]),
-        (false, [&[wait.clone()], &[], &[]]),
-        (true, [&[], &[wait.clone()], &[]]),
+        (false, [one(&wait), &[], &[]]),
+        (true, [&[], one(&wait), &[]]),
         (true, [&[wait.clone(), next.clone()], &[], &[]]),
-        (true, [&[], &[wait.clone(), next.clone()], &[next.clone()]]),
+        (true, [&[], &[wait.clone(), next.clone()], one(&next)]),
     ];
     for (constant, parts) in fine {
         assert_eq!(result(|m| moved(m, constant, parts)), Ok(firsts(0)));
     }
     let wrong: [(&str, bool, [&[Inst]; 3]); 4] = [
-        ("'x' is read before", false, [&[], &[wait.clone()], &[]]),
-        ("'y' is written before", true, [&[], &[], &[wait.clone()]]),
+        ("'x' is read before", false, [&[], one(&wait), &[]]),
+        ("'y' is written before", true, [&[], &[], one(&wait)]),
         (
             "may be launched before those before are over",
             true,
-            [&[next.clone()], &[wait.clone()], &[]],
+            [one(&next), one(&wait), &[]],
         ),
         (
             "by a program that waits for none",
             true,
-            [&[], &[], &[next.clone()]],
+            [&[], &[], one(&next)],
         ),
     ];
     for (words, constant, parts) in wrong {
@@ -613,7 +614,7 @@ fn what_changes_is_touched_behind_the_wait_for_the_kernels_before() {
         m.repeat(bounds, |m, _| m.add(DependencyWait));
     });
     // The interpreter notices what the rules would refuse.
-    let broken = made(|m| moved(m, false, [&[], &[wait.clone()], &[]]));
+    let broken = made(|m| moved(m, false, [&[], one(&wait), &[]]));
     let x = (0..ALL).map(f64::from).collect();
     let mut memory = Elements([x, vec![-1.0; THREADS as usize]]);
     let e = run(&broken, &|_| None, &mut memory, 0..1, u64::MAX).unwrap_err();

@@ -512,9 +512,7 @@ impl<M: Memory> Machine<'_, M> {
                 operand,
                 index,
                 guard,
-            } => {
-                self.load_run(dst, (*operand, *index, *guard), &active)?;
-            }
+            } => self.load_run(dst, (*operand, *index, *guard), &active)?,
             Inst::LoadSharedRun { dst, array, index } => {
                 for l in active {
                     let at = self.int(*index, l);
@@ -551,10 +549,7 @@ impl<M: Memory> Machine<'_, M> {
                 to,
                 step,
                 body,
-            } => {
-                let range = (*i, *from, *to, *step);
-                self.looped(range, body, on)?;
-            }
+            } => self.looped((*i, *from, *to, *step), body, on)?,
             Inst::If { cond, body } => {
                 let now: Vec<bool> = (0..self.lanes)
                     .map(|l| on[l] && self.get(*cond, l) != 0)
