@@ -107,6 +107,16 @@ pub(crate) fn orders(k: &Kernel, asks: &[Ask], registers: u32) -> Orders {
     out
 }
 
+/// The longest chain that hangs from each instruction, in cycles, of what must go after each.
+fn chains(after: &[Vec<(usize, u32)>]) -> Vec<u32> {
+    let mut chain = vec![0; after.len()];
+    for (a, behind) in after.iter().enumerate().rev() {
+        let longest = behind.iter().map(|(b, c)| c + chain[*b]).max();
+        chain[a] = longest.unwrap_or(0);
+    }
+    chain
+}
+
 fn stretch(k: &Kernel, asks: &[Ask], range: std::ops::Range<usize>, room: usize) -> Box<[u16]> {
     let (from, n) = (range.start, range.len());
     let (code, asks) = (&k.code[range.clone()], &asks[range]);
@@ -153,12 +163,7 @@ fn stretch(k: &Kernel, asks: &[Ask], range: std::ops::Range<usize>, room: usize)
             touched.push((b, own));
         }
     }
-    // The longest chain that hangs from each.
-    let mut chain = vec![0u32; n];
-    for a in (0..n).rev() {
-        let longest = after[a].iter().map(|(b, c)| c + chain[*b]).max();
-        chain[a] = longest.unwrap_or(0);
-    }
+    let chain = chains(&after);
     let mut open = std::collections::BTreeSet::new();
     open.extend((0..n).filter(|b| before[*b] == 0));
     let (mut out, mut live) = (Vec::with_capacity(n), 0usize);
