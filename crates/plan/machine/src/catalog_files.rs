@@ -15,7 +15,7 @@ fn text() -> &'static str {
     include_str!(concat!(env!("OUT_DIR"), "/machines"))
 }
 
-/// The compressed files take a fifteenth of their size.
+/// The compressed files take an eighth of their size.
 #[cfg(feature = "packed")]
 fn text() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();

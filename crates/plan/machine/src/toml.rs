@@ -146,64 +146,65 @@ struct Faulty<'a> {
 }
 
 impl Faulty<'_> {
-    /// What else is said, or that nothing is, once the part that a path leads to is changed.
-    fn changes(
-        &mut self,
-        path: &[String],
-        edit: impl FnOnce(&mut Value),
-    ) -> Option<Option<String>> {
+    /// What is said once the part that a path leads to is changed.
+    fn said_with(&mut self, path: &[String], edit: impl FnOnce(&mut Value)) -> Option<String> {
         let before = part(self.value, path).clone();
         edit(part(self.value, path));
         let now = (self.said)(self.value);
         *part(self.value, path) = before;
-        (now.as_deref() != Some(self.message)).then_some(now)
+        now
     }
 
-    /// The part that the fault is in. Parts are read in their order: something senseless in place of one changes what
-    /// is said up to the part with the fault, and none of those behind it.
+    /// Whether something else is said then, or nothing.
+    fn changes(&mut self, path: &[String], edit: impl FnOnce(&mut Value)) -> bool {
+        self.said_with(path, edit).as_deref() != Some(self.message)
+    }
+
+    /// Whether the table that a path leads to is the one that `name` is missing from: others do not know it.
+    fn lacks(&mut self, path: &[String], name: &str) -> bool {
+        let now = self.said_with(path, |v| v[name] = Value::Null);
+        now.is_none_or(|now| now != self.message && !now.starts_with("unknown field `"))
+    }
+
+    /// Whether the part called `key` of the one that a path leads to is read before the fault, or holds it: parts are
+    /// read in their order, and something senseless in place of one that is read changes what is said.
+    fn reaches(&mut self, path: &[String], key: &str) -> bool {
+        let own = [path, &[key.to_string()]].concat();
+        let mut kinds = senseless().into_iter();
+        kinds.any(|other| self.changes(&own, |v| *v = other))
+    }
+
+    /// The part that the fault is in.
     fn path(&mut self) -> Path {
         let message = self.message;
         let named = |what: &str| message.strip_prefix(what)?.split('`').next();
         let (missing, unknown) = (named("missing field `"), named("unknown field `"));
         let mut path = Path::new();
         loop {
-            let keys: Vec<String> = match part(self.value, &path) {
+            let here = part(self.value, &path);
+            let table = here.is_object();
+            let keys: Vec<String> = match here {
                 Value::Array(all) => (0..all.len()).map(|i| i.to_string()).collect(),
                 Value::Object(all) => all.keys().cloned().collect(),
                 _ => return path,
             };
             let has = |name: &str| keys.iter().any(|k| k == name);
-            if let Some(name) = unknown.filter(|n| has(n)) {
-                let now = self.changes(&path, |v| {
-                    v.as_object_mut().and_then(|all| all.remove(name));
-                });
-                if now.is_some() {
-                    path.push(name.to_string());
-                    return path;
-                }
+            if let Some(name) = unknown.filter(|n| table && has(n))
+                && self.changes(&path, |v| {
+                    drop(v.as_object_mut().and_then(|v| v.remove(name)))
+                })
+            {
+                path.push(name.to_string());
+                return path;
             }
-            if let Some(name) = missing.filter(|n| !has(n)) {
-                let now = self.changes(&path, |v| {
-                    if let Value::Object(all) = v {
-                        all.insert(name.to_string(), Value::Null);
-                    }
-                });
-                let unknown = |now: &str| now.starts_with("unknown field `");
-                if now.is_some_and(|now| !now.as_deref().is_some_and(unknown)) {
-                    return path;
-                }
+            if let Some(name) = missing.filter(|n| table && !has(n))
+                && self.lacks(&path, name)
+            {
+                return path;
             }
-            let up_to = keys.partition_point(|k| {
-                path.push(k.clone());
-                let changes = senseless()
-                    .into_iter()
-                    .any(|other| self.changes(&path, |v| *v = other).is_some());
-                path.pop();
-                changes
-            });
-            match up_to.checked_sub(1) {
-                Some(last) => path.push(keys[last].clone()),
-                None => return path,
+            match keys.partition_point(|k| self.reaches(&path, k)) {
+                0 => return path,
+                read => path.push(keys[read - 1].clone()),
             }
         }
     }

@@ -13,11 +13,11 @@ pub fn compact(value: &impl Serialize) -> Result<String, serde_json::Error> {
 /// What [`compact`] wrote, set in lines, two spaces for each level.
 pub fn indented(compact: &str) -> String {
     let mut out = String::with_capacity(compact.len() * 2);
-    let (mut level, mut opened) = (0, false);
+    let (mut level, mut opened) = (0usize, false);
     let (mut quoted, mut escaped) = (false, false);
     for c in compact.chars() {
         let closes = !quoted && matches!(c, ']' | '}');
-        level -= usize::from(closes);
+        level = level.saturating_sub(usize::from(closes));
         // An empty list stays on one line.
         if opened != closes {
             line(&mut out, level);

@@ -79,8 +79,8 @@ pub fn with_threads<T>(threads: usize, work: impl FnOnce() -> T) -> T {
 }
 
 /// `f` of every item, in their order, on as many threads as there are idle processors: maps within maps, and those of
-/// several callers, share them, unless a caller has threads of its own ([`with_threads`]). Where planning is to step aside for requests ([`crate::with_pauses`]) this thread does all
-/// of it, and so it does where no thread can be had.
+/// several callers, share them, unless a caller has threads of its own ([`with_threads`]). Where planning is to step aside
+/// for requests ([`crate::with_pauses`]) this thread does all of it, and so it does where no thread can be had.
 pub fn map<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let take = || -> Vec<(usize, R)> {

@@ -67,8 +67,8 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
     Ok(vec![out.finish()?])
 }
 
-/// A channel's value, of 8 or 16 bits or a float from 0 to 1, in 8 bits and rounded. `DynamicImage` does the same; it
-/// brings all conversions of colour spaces with it, half a megabyte of them.
+/// A channel's value, of 8 or 16 bits or a float from 0 to 1, in 8 bits and rounded. `DynamicImage` does the same, and
+/// brings the conversions of all colour spaces with it.
 #[cfg(feature = "pictures")]
 fn byte(stored: &[u8]) -> u8 {
     match *stored {

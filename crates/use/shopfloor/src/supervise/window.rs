@@ -91,8 +91,8 @@ pub(super) fn called(s: &SessionHandle, all: &[Arc<SessionHandle>]) -> String {
     }
 }
 
-/// Takes in what was seen of session `s`, called `name`, in a window of `seconds`; `trying`: a plan of its is being tried, and
-/// every run counts for that.
+/// Takes in what was seen of session `s`, called `name`, in a window of `seconds`; `trying`: a plan of its is being tried,
+/// and every run counts for that.
 pub(super) fn session(
     (s, name): (&SessionHandle, String),
     seen: &Observed,

@@ -530,7 +530,8 @@ impl Lower<'_> {
 
     /// Whether nothing writes an operand while requests run.
     pub(super) fn is_constant(&self, o: OperandId) -> bool {
-        self.map.constants.contains(&o)
+        let own = self.buffers.get(usize::from(o));
+        own.is_some_and(|b| b.constant)
     }
 
     /// The copies since the last group are one, where there were none too, so that groups count pieces.
