@@ -40,7 +40,7 @@ const PROGRAMS: &[Program] = &[
         profile: "dist",
         file: "minimal",
         // A fifth of it is what unwinding takes: tables, and code that drops what a panic leaves.
-        most: Some(10_000_000),
+        most: Some(9_500_000),
     },
     Program {
         name: "minimal-abort",
