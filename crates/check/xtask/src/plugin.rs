@@ -51,7 +51,7 @@ pub fn plugin(root: &Path, args: &[String]) -> Result<ExitCode, String> {
 
 /// Builds the library and gives its path.
 fn built(root: &Path, dev: bool) -> Result<PathBuf, String> {
-    let profile = if dev { "dev" } else { "dist" };
+    let profile = if dev { "dev" } else { "dist-unwind" };
     let build = [
         "build",
         "--locked",

@@ -18,7 +18,7 @@ fn compared(root: &Path) -> Result<Vec<String>, String> {
     let ours = parse(&root.join("Cargo.toml"))?;
     let theirs = parse(&root.join(WHEEL).join("Cargo.toml"))?;
     let mut findings = Vec::new();
-    for name in ["release", "dist"] {
+    for name in ["release", "dist", "dist-unwind"] {
         let parts = |manifest: &Table| {
             let mut of = table(manifest, &["profile", name])
                 .cloned()

@@ -8,10 +8,8 @@ use std::process::{Command, ExitCode};
 struct Program {
     /// What it is asked for by.
     name: &'static str,
-    /// What cargo is asked for, behind `rustc --profile`.
+    /// What cargo is asked for, behind `build --profile`.
     build: &'static [&'static str],
-    /// What the compiler is asked for when it links.
-    link: &'static [&'static str],
     /// The profile.
     profile: &'static str,
     /// The file's name.
@@ -20,49 +18,35 @@ struct Program {
     most: Option<u64>,
 }
 
-/// A program that a panic ends is linked without what unwinding takes: the compiler writes that down all the same, as
-/// long as the standard library's code may unwind.
-#[cfg(target_os = "linux")]
-const NO_UNWINDING: &[&str] = &[
-    "-Clink-arg=-Wl,-T,examples/minimal/no-unwinding.ld",
-    "-Clink-arg=-Wl,--no-eh-frame-hdr",
-];
-#[cfg(not(target_os = "linux"))]
-const NO_UNWINDING: &[&str] = &[];
-
 const CLI: &[&str] = &["-p", "shopfloor-cli", "--bin", "shopfloor"];
 
 const PROGRAMS: &[Program] = &[
     Program {
-        name: "minimal",
+        name: "minimal-unwinding",
         build: &["-p", "minimal", "--bin", "minimal"],
-        link: &[],
-        profile: "dist",
+        profile: "dist-unwind",
         file: "minimal",
         // A fifth of it is what unwinding takes: tables, and code that drops what a panic leaves.
         most: Some(9_500_000),
     },
     Program {
-        name: "minimal-abort",
+        name: "minimal",
         build: &["-p", "minimal", "--bin", "minimal"],
-        link: NO_UNWINDING,
-        profile: "dist-abort",
+        profile: "dist",
         file: "minimal",
         most: Some(8_000_000),
     },
     Program {
         name: "cli",
         build: CLI,
-        link: NO_UNWINDING,
-        profile: "dist-abort",
+        profile: "dist",
         file: "shopfloor",
         most: Some(15_000_000),
     },
     Program {
         name: "cli-unwinding",
         build: CLI,
-        link: &[],
-        profile: "dist",
+        profile: "dist-unwind",
         file: "shopfloor",
         most: None,
     },
@@ -76,8 +60,7 @@ const PROGRAMS: &[Program] = &[
             "--features",
             "webgpu",
         ],
-        link: NO_UNWINDING,
-        profile: "dist-abort",
+        profile: "dist",
         file: "shopfloor",
         most: None,
     },
@@ -102,10 +85,8 @@ pub fn sizes(root: &Path, names: &[String]) -> Result<ExitCode, String> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         run(Command::new(cargo)
             .current_dir(root)
-            .args(["rustc", "--locked", "--profile", p.profile])
-            .args(p.build)
-            .arg("--")
-            .args(p.link))?;
+            .args(["build", "--locked", "--profile", p.profile])
+            .args(p.build))?;
         let file = format!("{}{}", p.file, std::env::consts::EXE_SUFFIX);
         let path = target.join(p.profile).join(file);
         let bytes = std::fs::metadata(&path).map_err(|e| format!("{}: {e}", path.display()))?;

@@ -76,7 +76,7 @@ fn cargo(package: &Path) -> Command {
 
 /// The name of the profile that the wheel is built with.
 fn profile(dev: bool) -> &'static str {
-    if dev { "dev" } else { "dist" }
+    if dev { "dev" } else { "dist-unwind" }
 }
 
 /// A virtual environment of Python.
