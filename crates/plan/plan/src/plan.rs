@@ -488,6 +488,11 @@ impl Plan {
             _ => None,
         })
     }
+
+    /// Steps of all blocks, in the order of their numbers.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.blocks().flat_map(|b| &b.steps)
+    }
 }
 
 /// Tile programs of a block's init steps and of its steps.

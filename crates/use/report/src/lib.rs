@@ -50,7 +50,7 @@ pub use plan_view::{DivisionView, PlanView};
 pub use precision::precision_text;
 pub use profile::{Accounting, NodeAccount, Profile, ProfileInput, StepProfile};
 pub use queues::{QueueView, queues};
-pub use step::{StepView, schedule_text};
+pub use step::{StepView, schedule_text, step_number};
 pub use streams::{StreamsReport, StreamsRow};
 pub use study::{
     Advice, AdviceView, AloneView, ChangedStep, Computed, FleetPoint, FleetRow, FleetView,

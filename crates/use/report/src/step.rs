@@ -7,6 +7,31 @@ use plan::{Decisions, Step, StepWork};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
+/// The number of the step that `text` names by its number, its name or a node in it; `steps` are the names and nodes of
+/// a plan's steps in the order of their numbers.
+///
+/// # Errors
+/// There is none: a sentence that says what names one.
+pub fn step_number<'s>(
+    text: &str,
+    steps: impl IntoIterator<Item = (&'s str, &'s [String])>,
+) -> Result<usize, String> {
+    let steps: Vec<_> = steps.into_iter().collect();
+    let number = text.parse().ok().filter(|n| *n < steps.len());
+    let named = || steps.iter().position(|(name, _)| *name == text);
+    let node = || {
+        steps
+            .iter()
+            .position(|(_, nodes)| nodes.iter().any(|n| n == text))
+    };
+    number.or_else(named).or_else(node).ok_or_else(|| match steps.len().checked_sub(1) {
+        Some(last) => format!(
+            "the plan has no step '{text}'; give a number up to {last}, or a name or node that `shopfloor plan --json` lists"
+        ),
+        None => format!("the plan has no step '{text}': nothing of the model is computed"),
+    })
+}
+
 /// A step of a plan as tables show it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StepView {

@@ -1,6 +1,6 @@
 //! A plan's decisions: grouped by what was decided, or those about one step.
 use crate::table::Style;
-use crate::{PlanView, StepView, units};
+use crate::{PlanView, StepView, step_number, units};
 use layout::{Arrange, Inserted};
 use plan::Why;
 use std::collections::{BTreeMap, BTreeSet};
@@ -146,15 +146,12 @@ fn whole(out: &mut String, w: &Why, style: Style) {
 
 impl PlanView {
     /// The step of this number or name, or with a node of this name.
-    pub fn step(&self, text: &str) -> Option<&StepView> {
-        let number = text.parse().ok();
-        let by_name = |s: &&StepView| number == Some(s.number) || s.name == text;
-        let found = self.steps.iter().find(by_name);
-        found.or_else(|| {
-            self.steps
-                .iter()
-                .find(|s| s.nodes.iter().any(|n| n == text))
-        })
+    ///
+    /// # Errors
+    /// There is none: a sentence that says what names one.
+    pub fn step(&self, text: &str) -> Result<&StepView, String> {
+        let named = self.steps.iter().map(|s| (s.name.as_str(), &*s.nodes));
+        step_number(text, named).map(|i| &self.steps[i])
     }
 
     /// Decisions about `step` and its nodes.

@@ -37,23 +37,14 @@ pub fn machine(on: &str) -> Result<Machine, Error> {
     }
 }
 
-/// A step with a kernel, by number or name.
+/// A step with a kernel, by number, name or node.
 fn find<'p>(
     plan: &'p Plan,
     step: &str,
 ) -> Result<(&'p plan::Step, &'p Arc<Kernel>, &'p Arc<Schedule>), Error> {
-    let steps: Vec<&plan::Step> = plan.blocks().flat_map(|b| &b.steps).collect();
-    let number = step.parse::<usize>().ok();
-    let found = steps
-        .iter()
-        .enumerate()
-        .find(|(i, s)| s.name == step || number == Some(*i));
-    let (_, found) = found.ok_or_else(|| {
-        usage(format!(
-            "the plan has no step '{step}'; it has {} steps, `shopfloor plan` lists them",
-            steps.len()
-        ))
-    })?;
+    let steps: Vec<&plan::Step> = plan.steps().collect();
+    let named = steps.iter().map(|s| (s.name.as_str(), &*s.nodes));
+    let found = steps[report::step_number(step, named).map_err(usage)?];
     match &found.work {
         StepWork::Kernel {
             kernel, schedule, ..

@@ -80,7 +80,7 @@ pub struct EngineArgs {
     #[arg(long, value_name = "HOW", value_delimiter = ',')]
     pub launch: Vec<Launch>,
     /// Workers of the CPU, the calling thread included [default: the cores this process may use]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = super::whole::<u32>(1..=4096))]
     pub threads: Option<u32>,
     /// Instruction set of the CPU: avx512, avx2 or portable [default: the best there is]
     #[arg(long, value_name = "NAME", value_parser = isa)]

@@ -9,7 +9,7 @@ pub use engine::{EngineArgs, KernelsArgs, Place, is_device, refuse};
 pub use given::{Given, OF_MODEL};
 pub use model::{GraphArgs, ModelArgs, tell_assumed};
 pub use values::{
-    bytes, calibration_seconds, measuring_seconds, mode, seconds, some_bytes, tolerance,
+    bytes, calibration_seconds, measuring_seconds, mode, seconds, some_bytes, tolerance, whole,
 };
 
 use crate::output::{Failure, note};

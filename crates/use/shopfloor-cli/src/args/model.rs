@@ -146,7 +146,7 @@ pub struct GraphArgs {
     #[arg(long, value_name = "DOMAIN:OP=FILE", value_parser = kernel)]
     pub kernel: Vec<UserKernel>,
     /// Most graph rewrites to do, to find a bad one by bisection
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::whole::<usize>(0..))]
     pub fuel: Option<usize>,
 }
 

@@ -1,5 +1,6 @@
 //! Values with units, and words.
 use shopfloor::Mode;
+use std::ops::{Bound, RangeBounds};
 
 /// A time such as `10us`, `1.5ms`, `2s`; a plain number is seconds.
 pub fn seconds(text: &str) -> Result<f64, String> {
@@ -62,6 +63,27 @@ pub fn some_bytes(text: &str) -> Result<u64, String> {
     match bytes(text)? {
         0 => Err(format!("'{text}' is nothing; give 1 byte or more")),
         n => Ok(n),
+    }
+}
+
+/// Reads a whole number of a range. Without an end, it ends where `T` does.
+pub fn whole<T: TryFrom<i128>>(
+    range: impl RangeBounds<i128> + Clone,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.parse::<i128>().ok();
+        let inside = number.filter(|n| range.contains(n));
+        let read = inside.and_then(|n| T::try_from(n).ok());
+        read.ok_or_else(|| match (range.start_bound(), range.end_bound()) {
+            (Bound::Included(from), Bound::Included(to)) => {
+                format!("'{text}' should be a whole number from {from} to {to}")
+            }
+            _ if inside.is_some() => format!("'{text}' is too large"),
+            (Bound::Included(from), _) => {
+                format!("'{text}' should be a whole number from {from} on")
+            }
+            _ => format!("'{text}' should be a whole number"),
+        })
     }
 }
 

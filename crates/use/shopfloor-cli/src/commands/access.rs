@@ -6,7 +6,7 @@ use shopfloor_tools::report::calc::{AccessInput, AccessView};
 #[derive(clap::Args)]
 pub struct Args {
     /// Bytes of an element: 1, 2, 4, 8 or 16
-    #[arg(long, value_name = "BYTES", default_value_t = 4)]
+    #[arg(long, value_name = "BYTES", default_value_t = 4, value_parser = args::whole::<u64>(0..))]
     width: u64,
     /// Elements from one lane to the next
     #[arg(
@@ -14,7 +14,7 @@ pub struct Args {
         value_name = "N",
         default_value_t = 1,
         conflicts_with = "index",
-        value_parser = clap::value_parser!(u64).range(0..1 << 46)
+        value_parser = args::whole::<u64>(0..=(1 << 46) - 1)
     )]
     stride: u64,
     /// The element of each lane, such as "lane*33 % 1024" or "lane ^ (lane / 8)"
@@ -28,7 +28,7 @@ pub struct Args {
         long,
         value_name = "N",
         default_value_t = 32,
-        value_parser = clap::value_parser!(u64).range(1..=64)
+        value_parser = args::whole::<u64>(1..=64)
     )]
     lanes: u64,
     /// Byte at which element 0 lies

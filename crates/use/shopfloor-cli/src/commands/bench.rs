@@ -24,16 +24,16 @@ pub struct Args {
     #[arg(long, value_name = "DEMO", value_parser = ["fixed-cost", "load", "launch", "ring", "streams"], hide_possible_values = true, conflicts_with = "op")]
     demo: Option<String>,
     /// Requests before measuring, of every caller
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = crate::args::whole::<usize>(0..))]
     warmup: usize,
     /// Requests to measure [default: as many as fit into --seconds]
-    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = crate::args::whole::<u32>(1..))]
     iterations: Option<u32>,
     /// How long to measure
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = crate::args::measuring_seconds)]
     seconds: f64,
     /// Callers at once, on one session
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::args::whole::<u32>(1..=1024))]
     concurrency: u32,
     /// Where inputs and outputs are: host, from where every request copies them to a device and back, or device,
     /// where they stay

@@ -41,16 +41,16 @@ pub struct Args {
     )]
     args: Vec<String>,
     /// Dynamic shared memory of a CTA
-    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = crate::args::whole::<u32>(0..))]
     shared: u32,
     /// Decides how warps and CTAs are interleaved
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = crate::args::whole::<u64>(0..))]
     seed: u64,
     /// CTAs in flight together, at most
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = crate::args::whole::<u32>(1..))]
     in_flight: u32,
     /// Instructions of warps after which to give up
-    #[arg(long, value_name = "N", default_value_t = 10_000_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000_000_000, value_parser = crate::args::whole::<u64>(0..))]
     limit: u64,
     /// Check bounds and alignment only: no races, no uninitialised reads
     #[arg(long)]
@@ -63,7 +63,7 @@ pub struct Args {
     on: Option<String>,
     /// Registers of a thread, as ptxas -v tells them: how many CTAs are on an SM together depends on
     /// it
-    #[arg(long, value_name = "N", default_value_t = 32, requires = "stalls")]
+    #[arg(long, value_name = "N", default_value_t = 32, requires = "stalls", value_parser = crate::args::whole::<u32>(0..))]
     registers: u32,
     /// Show buffers whole
     #[arg(long, help_heading = "Output")]

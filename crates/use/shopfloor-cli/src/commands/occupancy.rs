@@ -14,10 +14,10 @@ pub struct Args {
     #[arg(long, value_name = "X.Y", conflicts_with = "on")]
     cc: Option<String>,
     /// Threads of a CTA
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = args::whole::<u64>(0..))]
     threads: u64,
     /// Registers of a thread
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = args::whole::<u64>(0..))]
     registers: u64,
     /// Static shared memory of a CTA
     #[arg(long, value_name = "SIZE", default_value = "0", allow_hyphen_values = true, value_parser = args::bytes)]
@@ -32,7 +32,7 @@ pub struct Args {
         num_args = 0..=1,
         default_value = "0",
         default_missing_value = "1",
-        value_parser = clap::value_parser!(u8).range(0..=1)
+        value_parser = args::whole::<u8>(0..=1)
     )]
     optin: u8,
     /// Share of the joint L1 and shared memory preferred for shared memory, per cent; -1 leaves it
@@ -41,11 +41,11 @@ pub struct Args {
         long,
         value_name = "PERCENT",
         default_value_t = -1,
-        value_parser = clap::value_parser!(i64).range(-1..=100)
+        value_parser = args::whole::<i64>(-1..=100)
     )]
     carveout: i64,
     /// CTA barriers that the kernel uses
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = args::whole::<u64>(0..))]
     barriers: u64,
     /// Bytes that each lane asks for before it waits
     #[arg(long, value_name = "SIZE", default_value = "16", value_parser = args::some_bytes)]

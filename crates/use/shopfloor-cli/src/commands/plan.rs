@@ -24,7 +24,7 @@ pub struct Args {
     pub why: Option<String>,
     /// Batches to compare over the machines that --on lists (a100,h100,t4), such as 1,8,64, for models that
     /// leave their batch open [default: 1,8,64]
-    #[arg(long, value_name = "N,N...", value_delimiter = ',', value_parser = clap::value_parser!(i64).range(1..=1 << 20))]
+    #[arg(long, value_name = "N,N...", value_delimiter = ',', value_parser = crate::args::whole::<i64>(1..=1 << 20))]
     pub batch: Vec<i64>,
     #[command(flatten)]
     pub bound: ModelArgs,
@@ -205,12 +205,7 @@ fn asked(a: &Args) -> Result<(String, Option<String>), Failure> {
 
 /// Explains one step.
 fn explain(view: &PlanView, step: &str, json: bool) -> Done {
-    let Some(found) = view.step(step) else {
-        let last = view.steps.len().saturating_sub(1);
-        return Err(Failure::Usage(format!(
-            "the plan has no step '{step}'; give a number up to {last}, or a name or node that `shopfloor plan --json` lists"
-        )));
-    };
+    let found = view.step(step).map_err(Failure::Usage)?;
     match json {
         true => output::json(&serde_json::json!({ "step": found, "whys": view.whys_of(found) })),
         false => output::page(&view.explained(found, output::style())),

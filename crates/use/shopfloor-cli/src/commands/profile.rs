@@ -13,10 +13,10 @@ pub struct Args {
     /// ONNX file
     model: String,
     /// Requests before measuring
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = crate::args::whole::<usize>(0..))]
     warmup: usize,
     /// Requests to measure
-    #[arg(long = "iterations", alias = "active", value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long = "iterations", alias = "active", value_name = "N", default_value_t = 20, value_parser = crate::args::whole::<u32>(1..=4096))]
     active: u32,
     #[command(flatten)]
     bound: ModelArgs,
@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     trace: Option<String>,
     /// Steps to list, those that take most time first
-    #[arg(long, value_name = "N", default_value_t = 15, help_heading = "Output", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 15, help_heading = "Output", value_parser = crate::args::whole::<u32>(1..))]
     top: u32,
     /// List what became of every node of the model
     #[arg(long, help_heading = "Output")]

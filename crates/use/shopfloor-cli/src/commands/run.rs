@@ -4,7 +4,7 @@ use crate::output::{self, Done, Failure};
 use crate::progress::Progress;
 use serde::Serialize;
 use shopfloor::{Comparison, HowRun, Tensor, Timeline, Tolerance, inputs};
-use shopfloor_tools::report::{Style, units};
+use shopfloor_tools::report::{self, Style, units};
 use shopfloor_tools::{data, planview};
 use std::fmt::Write;
 use std::time::Instant;
@@ -23,7 +23,7 @@ pub struct Args {
     #[arg(long, requires = "compare", value_parser = args::tolerance)]
     atol: Option<f64>,
     /// The reference holds only every Nth element of each output, as one dimension
-    #[arg(long, value_name = "N", requires = "compare", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", requires = "compare", value_parser = args::whole::<u32>(1..))]
     stride: Option<u32>,
     /// Random values for inputs that no file gives
     #[arg(long)]
@@ -200,18 +200,9 @@ fn step_number(
 ) -> Result<u32, Failure> {
     let model = session.model();
     let plan = session.plan(&inputs::box_of(model, &inputs::sizes_of(model, named)))?;
-    let names: Vec<&String> = plan
-        .blocks()
-        .flat_map(|b| b.steps.iter().map(|s| &s.name))
-        .collect();
-    let number = text.parse().ok().filter(|n| *n < names.len());
-    match number.or_else(|| names.iter().position(|n| *n == text)) {
-        Some(i) => Ok(i as u32),
-        None => Err(Failure::Usage(format!(
-            "--stop-after {text}: the plan has no such step; give a number up to {} or a name that `shopfloor plan --json` lists",
-            names.len().saturating_sub(1)
-        ))),
-    }
+    let steps = plan.steps().map(|s| (s.name.as_str(), &*s.nodes));
+    let number = report::step_number(text, steps).map_err(Failure::Usage)?;
+    Ok(number as u32)
 }
 
 /// `given` with random tensors for what it lacks of the model's inputs where they are asked for.

@@ -13,7 +13,7 @@ pub struct Args {
     /// --replay, a log
     scenario: PathBuf,
     /// Another seed than the scenario's
-    #[arg(long)]
+    #[arg(long, value_parser = crate::args::whole::<u64>(0..))]
     seed: Option<u64>,
     /// How far the supervisor may go: off, observe or on
     #[arg(long, value_name = "HOW", value_parser = crate::args::mode)]

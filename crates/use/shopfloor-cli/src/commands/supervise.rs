@@ -18,7 +18,7 @@ pub struct Args {
     #[arg(long, value_name = "HOW", value_parser = crate::args::mode, default_value = "on")]
     supervise: Mode,
     /// Callers of each model, each sending its next request when the last is answered
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::args::whole::<u32>(1..=1024))]
     callers: u32,
     /// How long
     #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = crate::args::measuring_seconds)]

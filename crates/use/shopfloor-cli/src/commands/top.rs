@@ -10,7 +10,7 @@ pub struct Args {
     #[arg(long, value_name = "SOCKET")]
     attach: String,
     /// Seconds between two looks
-    #[arg(long, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = crate::args::whole::<u32>(1..=3600))]
     every: u32,
     /// One look, of what happened since the engine began to answer
     #[arg(long, conflicts_with = "every")]

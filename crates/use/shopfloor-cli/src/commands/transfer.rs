@@ -14,7 +14,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = args::bytes)]
     bytes: u64,
     /// How many batches
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = args::whole::<u64>(1..=1_000_000_000))]
     batches: u64,
     /// Time of the kernel on one batch, such as 10us; a plain number is seconds, here and below
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = args::seconds)]

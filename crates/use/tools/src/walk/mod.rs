@@ -173,22 +173,14 @@ pub fn save(walk: &Walk, path: impl AsRef<Path>) -> Result<(), Error> {
 
 /// The number of the step that is followed, and why it is that one.
 fn chosen(plan: &Plan, options: &WalkOptions) -> Result<(usize, &'static str), Error> {
-    let steps: Vec<&Step> = plan.blocks().flat_map(|b| &b.steps).collect();
+    let steps: Vec<&Step> = plan.steps().collect();
     let few = |names: Vec<&str>| report::units::listed(&names, SHOWN);
     match (&options.step, &options.node) {
         (Some(_), Some(_)) => usage("both a step and a node are named; name one of them".into()),
         (Some(step), None) => {
-            let number = step.parse::<usize>().ok();
-            let found = (0..steps.len()).find(|i| steps[*i].name == *step || number == Some(*i));
-            let n = steps.len();
-            found.map_or_else(
-                || {
-                    usage(format!(
-                        "the plan has no step '{step}'; it has {n} steps, `shopfloor plan` lists them"
-                    ))
-                },
-                |i| Ok((i, "the step asked for")),
-            )
+            let named = steps.iter().map(|s| (s.name.as_str(), &*s.nodes));
+            let found = report::step_number(step, named).map_err(Error::Usage)?;
+            Ok((found, "the step asked for"))
         }
         (None, Some(node)) => {
             let has = |exact: bool| {
