@@ -163,6 +163,9 @@ fn agrees(model: &Model, x: &Tensor, got: &[f32]) {
 /// One launch holds a sum of parts, or a single task, with what it reads; with a clock every step has its own.
 #[test]
 fn they_give_the_bits_of_launches_of_their_own() {
+    if !testing::turn("they_give_the_bits_of_launches_of_their_own", 3) {
+        return;
+    }
     let mut all = 0;
     for (gpu, rows, size) in [
         ("h100", 1, (4096, 64)),

@@ -7,6 +7,9 @@ use shopfloor::{Model, ModelOptions};
 
 #[test]
 fn one_thread_and_several_plan_the_same() {
+    if !testing::turn("one_thread_and_several_plan_the_same", 3) {
+        return;
+    }
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../../models/ppocr_cls/model.onnx"
