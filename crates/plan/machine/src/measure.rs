@@ -1,7 +1,7 @@
 //! What a calibration returns, and a machine with it put in.
 
 use crate::text::to_toml_text;
-use crate::{Bandwidth, Level, Machine, MachineError, NumType, Sourced, Unit, UnitClass};
+use crate::{Bandwidth, Level, Machine, MachineError, NumType, Source, Sourced, Unit, UnitClass};
 use layout::Arrange;
 use serde::{Deserialize, Serialize};
 
@@ -288,6 +288,23 @@ fn usable(out: &mut Machine, m: &Measurements) {
     }
 }
 
+/// No level whose rates were only assumed is faster than the one before it, where those were measured.
+fn below_inner(levels: &mut [Level]) {
+    let slower = |own: &mut Bandwidth, inner: &Bandwidth| {
+        let known = inner.all.source == Source::Measured && own.all.source == Source::Assumed;
+        if known && own.all.value > inner.all.value {
+            own.all.value = inner.all.value;
+            own.per_worker.value = own.per_worker.value.min(inner.per_worker.value);
+            own.curve.retain(|p| p.1 <= inner.all.value);
+        }
+    };
+    for i in 1..levels.len() {
+        let (inner, own) = levels.split_at_mut(i);
+        slower(&mut own[0].read, &inner[i - 1].read);
+        slower(&mut own[0].write, &inner[i - 1].write);
+    }
+}
+
 impl Machine {
     /// This machine with what was measured in place of what was assumed. Levels and units that were
     /// not measured keep their numbers.
@@ -303,21 +320,26 @@ impl Machine {
         for r in &m.ops {
             put_rate(&mut out.units, r, workers);
         }
-        let set = |slot: &mut Sourced, v: Option<f64>| {
+        below_inner(&mut out.levels);
+        let put = |slot: &mut Sourced, v: Option<f64>, source| {
             if let Some(v) = v.filter(|v| v.is_finite() && *v >= 0.0) {
-                *slot = Sourced::measured(v);
+                *slot = Sourced::new(v, source);
             }
         };
+        let set = |slot: &mut Sourced, v| put(slot, v, Source::Measured);
+        // They follow together from whole steps.
+        let fit = |slot: &mut Sourced, v| put(slot, v, Source::Fitted);
         set(&mut out.costs.handoff_s, m.handoff_s);
         set(&mut out.costs.wake_s, m.wake_s);
         set(&mut out.costs.task_s, m.ticket_s);
-        set(&mut out.costs.tile_s, m.tile_s);
-        set(&mut out.costs.row_s, m.row_s);
-        set(&mut out.costs.call_s, m.call_s);
+        fit(&mut out.costs.tile_s, m.tile_s);
+        fit(&mut out.costs.row_s, m.row_s);
+        fit(&mut out.costs.call_s, m.call_s);
         set(&mut out.workers.clock_hz, m.clock_hz.filter(|hz| *hz > 0.0));
         // Where nobody measured it, a step costs its last counter's way to the next step's workers; a request
         // through the ring costs a round trip.
-        set(&mut out.costs.step_s, m.step_s.or(m.handoff_s));
+        set(&mut out.costs.step_s, m.handoff_s);
+        fit(&mut out.costs.step_s, m.step_s);
         set(&mut out.costs.launch_s, m.handoff_s.map(|h| 2.0 * h));
         out
     }

@@ -446,6 +446,16 @@ fn calibration_replaces_only_what_was_measured() {
         (9e10, 1.7e11, Source::Measured)
     );
     assert_eq!(l3.write, m.level("L3").unwrap().write);
+    // What was not measured is not faster than what is nearer to the cores.
+    let memory = |m: &Machine| m.memory().read.all;
+    let mut slow = me.clone();
+    slow.levels[0].read = vec![p(1, 1e9), p(2, 2e9)];
+    let mut assumed = m.clone();
+    let last = assumed.levels.last_mut().unwrap();
+    last.read.all.source = Source::Assumed;
+    let slowed = memory(&assumed.calibrated(&slow));
+    assert_eq!((slowed.value, slowed.source), (2e9, Source::Assumed));
+    assert_eq!(memory(&assumed.calibrated(&me)).value, memory(&m).value);
     assert_eq!(c.unit(UnitClass::Fma, NumType::F32).unwrap().at(2), 3.9e11);
     assert_eq!(c.costs.handoff_s.value, 5e-8);
     assert_eq!(c.costs.wake_s, m.costs.wake_s);

@@ -100,8 +100,10 @@ impl Overhead {
         let lost = self.slowest.descheduled_us.unwrap_or(0.0);
         if self.descheduled > 0 {
             out.push_str(&format!(
-                "; in {} of {} a worker had no processor for a while",
-                self.descheduled, self.requests
+                "; in {} of {} a worker had no processor for a while ({} in the median), which its steps took longer by",
+                self.descheduled,
+                self.requests,
+                us(m.descheduled_us.unwrap_or(0.0))
             ));
         }
         if self.slowest.request_us > SLOW * m.request_us {

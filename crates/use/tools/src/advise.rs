@@ -377,27 +377,29 @@ fn precision(
             "its products are in a narrower type than f32 already, or it has none.".into(),
         );
     }
+    let (rate, now) = rates(s.machine, NumType::Bf16);
+    let Some(rate) = rate else {
+        return none(format!(
+            "{} has no units for bf16, so rounding to it only costs.",
+            s.machine.name
+        ));
+    };
     let new_s = match again(Precision::Bf16) {
         Ok(p) => p.seconds(),
         Err(e) => return none(format!("it cannot be planned in bf16: {e}.")),
     };
-    let (rate, now) = rates(s.machine, NumType::Bf16);
-    let reason = match rate {
-        Some(_) if new_s > 0.99 * s.now_s => format!(
+    let reason = match new_s > 0.99 * s.now_s {
+        true => format!(
             "planned again with products in bf16 a request takes {}: its time is not in multiplying, or rounding costs what the faster units gain.",
             units::seconds(new_s)
         ),
-        Some(r) => format!(
+        false => format!(
             "{} of f32 products would be rounded to bf16, which {} multiplies at {} where f32 is done at {}; outputs of '{}' keep two to three digits.",
             units::flop(flop),
             s.machine.name,
-            units::flop_rate(r),
+            units::flop_rate(rate),
             units::flop_rate(now),
             model.program().name
-        ),
-        None => format!(
-            "{} has no units for bf16, so rounding to it only costs.",
-            s.machine.name
         ),
     };
     s.advice(

@@ -214,6 +214,9 @@ pub(crate) fn measure(
         progress(i as f64 / count as f64);
         found.extend(samples(model?, &machine, each)?);
     }
+    if found.is_empty() {
+        return Ok(());
+    }
     let [step, tile, row, call] = fit(&found, assumed);
     measured.step_s = Some(step);
     measured.tile_s = Some(tile);

@@ -564,7 +564,7 @@ fn savings(program: &Program, ctx: &Ctx, whys: &mut [Why]) {
         if let Some(&i) = at.get(&key) {
             whys[i].alternatives.push(Alternative {
                 what: format!(
-                    "{}: {} {} through {}",
+                    "{}: {} {} through {}, these alone",
                     if s.fused { "kept apart" } else { "fused" },
                     units::bytes(n as f64),
                     if s.fused { "more" } else { "less" },
