@@ -77,6 +77,14 @@ impl DimBox {
             .all(|(s, r)| lookup(s).is_some_and(|v| r.lo <= v && v <= r.hi))
     }
 
+    /// The first symbol whose size `lookup` gives and is not in the box, with that size.
+    pub fn outside(&self, lookup: &dyn Fn(&str) -> Option<i64>) -> Option<(&Sym, i64)> {
+        self.iter().find_map(|(s, r)| {
+            let size = lookup(s)?;
+            (!(r.lo..=r.hi).contains(&size)).then_some((s, size))
+        })
+    }
+
     /// The smallest and largest value that `dim` can take in the box, exact where `dim` rises or
     /// falls all along every symbol, else an enclosing range; `None` when a symbol is missing or the
     /// arithmetic overflows.

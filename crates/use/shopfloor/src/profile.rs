@@ -73,12 +73,18 @@ pub fn profile_of(
     let device = engine.device();
     let (mut steps, mut range) = (Vec::new(), String::new());
     let mut seen = BTreeSet::new();
-    for plan in session.runtime().plans() {
+    // Plans of other sizes did not run these requests.
+    let size = |name: &str| sizes.get(name).copied();
+    let plans = session.runtime().plans();
+    for plan in plans
+        .iter()
+        .filter(|p| p.plan().dims.outside(&size).is_none())
+    {
         let dims = &plan.plan().dims;
         if steps.is_empty() && dims.iter().any(|(_, r)| r.lo != r.hi) {
             range = dims.to_string();
         }
-        for (view, work) in step_views(&plan, device.machine(), sizes) {
+        for (view, work) in step_views(plan, device.machine(), sizes) {
             if seen.insert(view.name.clone()) {
                 steps.push((
                     StepView {
@@ -91,8 +97,7 @@ pub fn profile_of(
         }
     }
     // As pages about plans have it: all devices of the plan.
-    let first = session.runtime().plans().into_iter().next();
-    let machine = first.map_or_else(
+    let machine = plans.first().map_or_else(
         || device.machine().name.clone(),
         |p| {
             let all = p.plan().devices.iter().map(|d| d.machine.as_str());

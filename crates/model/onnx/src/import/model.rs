@@ -397,7 +397,7 @@ fn with_shapes(
 ) -> Lowered<ImportOptions> {
     let mut all = options.clone();
     // Exporters give one name to sizes that need not be equal; where every shape is given no name
-    // is asked.
+    // is asked, unless the caller gives it a size as well.
     let whole = inputs
         .iter()
         .all(|i| options.shapes.contains_key(&i.name) || !matches!(i.ty, Some(Type::Tensor(_))));
@@ -414,7 +414,7 @@ fn with_shapes(
             used.insert(s.clone());
             let Some(n) = d.known() else { continue };
             let bound = *all.dims.entry(s.clone()).or_insert(n);
-            if bound != n && !whole {
+            if bound != n && (!whole || options.dims.contains_key(&s)) {
                 return Err(input_error(
                     c,
                     &i.name,

@@ -14,10 +14,11 @@ pub use values::{
 
 use crate::output::{Failure, note};
 use clap::Args;
-use shopfloor::{Cache, Session, SessionBuilder, machines};
+use shopfloor::{Cache, Session, SessionBuilder, Tensor, inputs, machines};
 use shopfloor_tools::{
     pages, planview,
     report::page::{Baseline, PageData},
+    report::units,
 };
 
 /// A page about it.
@@ -131,15 +132,35 @@ pub struct PlanArgs {
 }
 
 impl PlanArgs {
-    /// Loads the plan, if there is one, and makes it the session's, verified.
-    pub fn apply(&self, session: &Session) -> Result<(), Failure> {
-        if let Some(path) = &self.plan {
-            let plan = match self.plan_unchecked {
-                true => planview::load_unchecked(path)?,
-                false => planview::load(path)?,
-            };
-            session.swap_plan(plan)?;
+    /// Loads the plan, if there is one, and makes it the session's, verified. It must be for the sizes of the request
+    /// of `given`.
+    pub fn apply(&self, session: &Session, given: &[(String, Tensor)]) -> Result<(), Failure> {
+        let Some(path) = &self.plan else {
+            return Ok(());
+        };
+        let plan = match self.plan_unchecked {
+            true => planview::load_unchecked(path)?,
+            false => planview::load(path)?,
+        };
+        let sizes = inputs::sizes_of(session.model(), given);
+        if let Some((name, size)) = plan.dims.outside(&|s| sizes.get(s).copied()) {
+            return Err(Failure::Usage(format!(
+                "{path} is a plan for {}, and the request has {name}={size}; give inputs of its sizes, or make a plan by `shopfloor plan --dim {name}={size} --out FILE`",
+                plan.dims
+            )));
         }
+        let device = session.runtime().engine().device();
+        let (target, workers) = (&device.target().name, device.workers() as u32);
+        if let Some(of) = plan.devices.last()
+            && (of.target != *target || of.workers != workers)
+        {
+            note(&format!(
+                "{path} was made for {} of {}, and {workers} of {target} run it: what it predicts is for the former",
+                units::plural(of.workers.into(), "worker"),
+                of.target
+            ));
+        }
+        session.swap_plan(plan)?;
         Ok(())
     }
 }

@@ -61,7 +61,7 @@ pub fn run(a: Args) -> Done {
         shopfloor_tools::read_inputs_of(session.model(), &a.bound.inputs, a.engine.memory)?
     };
     a.bound.check(session.model())?;
-    a.plan.apply(&session)?;
+    a.plan.apply(&session, &named)?;
     let (profile, timeline) = shopfloor::profile(&session, &named, a.warmup, a.active as usize)?;
     a.engine.launched(&session)?;
     a.report.write(baseline, || {

@@ -377,10 +377,10 @@ pub fn run(a: Args) -> Done {
         .commit_from_file(&a.model)?;
     let given = shopfloor_tools::read_inputs_of(session.model(), &a.bound.inputs, a.engine.memory)?;
     a.bound.check(session.model())?;
-    a.plan.apply(&session)?;
+    let given = completed(&a, &session, given)?;
+    a.plan.apply(&session, &given)?;
     let load = began.elapsed().as_secs_f64() * 1e3;
     a.bound.tell_sizes();
-    let given = completed(&a, &session, given)?;
     let borrowed = inputs::borrowed(&given);
     if let Some(step) = &a.stop_after {
         let last = step_number(&session, step, &given)?;
