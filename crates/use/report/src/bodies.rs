@@ -1,8 +1,10 @@
 //! Plans of loop bodies and branches, with how often each runs.
-use crate::MemoryView;
 use crate::units;
+use crate::{MemoryView, StepView};
+use plan::{Decisions, Plan, Why};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A branch or loop body of control flow, planned on its own.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -26,6 +28,47 @@ pub struct BodyView {
     pub bounds_us: BTreeMap<String, f64>,
     /// Memory it takes.
     pub memory: Option<MemoryView>,
+    /// Its plan.
+    #[serde(skip)]
+    pub plan: Option<Arc<Plan>>,
+    /// Its steps, numbered on from those of the plan that it belongs to.
+    pub steps: Vec<StepView>,
+    /// Branches and loop bodies inside it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub inner: Vec<BodyView>,
+}
+
+impl BodyView {
+    /// Itself and what is inside it, in order.
+    pub fn all(&self) -> Vec<&BodyView> {
+        let inner = self.inner.iter().flat_map(BodyView::all);
+        std::iter::once(self).chain(inner).collect()
+    }
+}
+
+/// Makes the steps of bodies, numbered from `number` on, and adds their decisions to `whys`.
+pub(crate) fn with_steps(bodies: &mut [BodyView], number: &mut u32, whys: &mut Vec<Why>) {
+    for body in bodies {
+        if let Some(plan) = &body.plan {
+            let decisions = Decisions::of(&plan.whys);
+            let view = |(step, n)| StepView::new(n, step, &plan.dims, &decisions);
+            body.steps = plan.steps().zip(*number..).map(view).collect();
+            *number += body.steps.len() as u32;
+            whys.extend(plan.whys.iter().cloned());
+        }
+        with_steps(&mut body.inner, number, whys);
+    }
+}
+
+/// As [`counted`], with what is inside, which counts as often as it and what it stands in run.
+pub fn counted_inside(bodies: &[BodyView]) -> Vec<(&BodyView, f64)> {
+    let mut out = Vec::new();
+    for (body, times) in counted(bodies) {
+        out.push((body, times));
+        let inner = counted_inside(&body.inner).into_iter();
+        out.extend(inner.map(|(b, n)| (b, n * times)));
+    }
+    out
 }
 
 /// The bodies that count in a request and how often: the costlier branch of each `If`, a loop's body as

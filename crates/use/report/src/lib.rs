@@ -35,7 +35,7 @@ mod ways;
 mod whys;
 
 pub use bench::{BenchReport, LatencyMs};
-pub use bodies::{BodyView, bodies_text, bodies_us, counted};
+pub use bodies::{BodyView, bodies_text, bodies_us, counted, counted_inside};
 pub use fixed::{FixedCost, FixedCostRow};
 pub use handoff::{HandoffReport, HandoffRow, RING_AIM};
 pub use how_run::{EMULATED, HowRun, Worker};

@@ -1,5 +1,5 @@
 //! A plan as a table: steps, decisions, division.
-use crate::bodies::{bodies_text, bodies_us};
+use crate::bodies::{bodies_text, bodies_us, counted_inside, with_steps};
 use crate::step::kinds;
 use crate::table::{Align, Style, Table};
 use crate::{BodyView, HowRun, MemoryView, StepView, units};
@@ -40,7 +40,7 @@ pub struct PlanView {
     pub dims: String,
     /// Goal.
     pub goal: Goal,
-    /// Steps that run for every request.
+    /// Steps that run for every request, those of branches and loop bodies aside.
     pub steps: Vec<StepView>,
     /// Steps that run once at load.
     pub init: Vec<StepView>,
@@ -62,9 +62,9 @@ pub struct PlanView {
     pub parts: Vec<PartView>,
     /// Where the prediction may lie, microseconds.
     pub interval_us: (f64, f64),
-    /// Contraction FLOP of a request.
+    /// Contraction FLOP of a request, with branches and loop bodies as they are counted.
     pub flop: f64,
-    /// Distinct bytes of all steps.
+    /// Distinct bytes of all steps of a request, counted in the same way.
     pub unique_bytes: f64,
     /// Decisions.
     pub whys: Vec<Why>,
@@ -291,7 +291,14 @@ impl PlanView {
 
     /// The same with branches and loop bodies: their memory is added, and their time to the
     /// prediction, the larger branch and known trip counts taken.
-    pub fn with_bodies(mut self, bodies: Vec<BodyView>) -> PlanView {
+    pub fn with_bodies(mut self, mut bodies: Vec<BodyView>) -> PlanView {
+        with_steps(&mut bodies, &mut (self.steps.len() as u32), &mut self.whys);
+        for (body, times) in counted_inside(&bodies) {
+            for step in &body.steps {
+                self.flop += times * step.flop;
+                self.unique_bytes += times * step.unique_bytes();
+            }
+        }
         for b in &bodies {
             if let Some(m) = &b.memory {
                 self.memory = self.memory.with_body(m);
@@ -439,6 +446,12 @@ impl PlanView {
         out
     }
 
+    /// All steps in the order of their numbers: those of branches and loop bodies follow the others.
+    pub fn all_steps(&self) -> impl Iterator<Item = &StepView> {
+        let bodies = self.bodies.iter().flat_map(BodyView::all);
+        self.steps.iter().chain(bodies.flat_map(|b| &b.steps))
+    }
+
     /// The table of steps, with the control flow between them.
     fn steps_text(&self, style: Style) -> String {
         let mut out = String::new();
@@ -453,13 +466,10 @@ impl PlanView {
             ("bound by", Align::Left),
         ]);
         let mut control = self.control.iter().peekable();
-        let shared = units::common_path(
-            self.steps
-                .iter()
-                .flat_map(|s| s.nodes.first())
-                .map(String::as_str),
-        );
-        if !shared.is_empty() && self.steps.len() > 1 {
+        let all: Vec<&StepView> = self.all_steps().collect();
+        let nodes = all.iter().flat_map(|s| s.nodes.first());
+        let shared = units::common_path(nodes.map(String::as_str));
+        if !shared.is_empty() && all.len() > 1 {
             let _ = writeln!(out, "  names of nodes begin with {shared}\n");
         }
         let row = |t: &mut Table, s: &StepView| {
@@ -483,13 +493,18 @@ impl PlanView {
         for (_, text) in control {
             t.row(vec!["".into(), text.clone(), "control".into()]);
         }
+        for body in self.bodies.iter().flat_map(BodyView::all) {
+            let text = format!("{} of {}:", body.which, body.node);
+            t.row(vec!["".into(), text, "control".into()]);
+            body.steps.iter().for_each(|s| row(&mut t, s));
+        }
         out.push_str(&t.render(style));
         let legend = format!(
             "{}tiles: extents of one task | of a pass of its loops | registers of a CPU's inner loop \
              (rows x lanes), or threads of a CTA and its warps (rows x columns). bound by: what takes longest; compute is \
              arithmetic on the unit named, memory bytes through the level named, launch what starting a step costs, latency \
              what its first access and hand-offs do.",
-            kinds(self.steps.iter().map(|s| s.family.as_str()))
+            kinds(all.iter().map(|s| s.family.as_str()))
         );
         for line in units::wrapped(&legend, style.width) {
             let _ = writeln!(out, "{}", style.faint(&line));
@@ -514,13 +529,17 @@ impl PlanView {
         }
         let _ = writeln!(out, "\n{}", style.heading("one request"));
         let head = format!(
-            "predicted {} ({} .. {}), {}, {} of distinct bytes in {}",
+            "predicted {} ({} .. {}), {}, {} of distinct bytes in {}{}",
             units::seconds(self.predicted_us * 1e-6),
             units::seconds(self.interval_us.0 * 1e-6),
             units::seconds(self.interval_us.1 * 1e-6),
             units::flop(self.flop),
             units::bytes(self.unique_bytes),
             units::plural(self.steps.len() as u64, "step"),
+            match self.bodies.is_empty() {
+                true => "",
+                false => " and in branches and loop bodies",
+            }
         );
         let indented = |out: &mut String, text: &str| {
             for line in units::wrapped(text, style.width.saturating_sub(2)) {

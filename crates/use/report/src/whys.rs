@@ -150,8 +150,9 @@ impl PlanView {
     /// # Errors
     /// There is none: a sentence that says what names one.
     pub fn step(&self, text: &str) -> Result<&StepView, String> {
-        let named = self.steps.iter().map(|s| (s.name.as_str(), &*s.nodes));
-        step_number(text, named).map(|i| &self.steps[i])
+        let all: Vec<&StepView> = self.all_steps().collect();
+        let named = all.iter().map(|s| (s.name.as_str(), &*s.nodes));
+        step_number(text, named).map(|i| all[i])
     }
 
     /// Decisions about `step` and its nodes.

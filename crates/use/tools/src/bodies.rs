@@ -3,6 +3,7 @@ use layout::{DimBox, Range};
 use plan::{Plan, PlanError, Program, Segment, SymbolOrigin, ValueIx, ValueOrigin};
 use report::{BodyView, MemoryView, bodies_us, counted};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// How a program is planned for a box.
 pub(crate) type Bind<'a> = &'a dyn Fn(&Program, &DimBox) -> Result<Plan, PlanError>;
@@ -212,6 +213,9 @@ fn one(
         why: None,
         bounds_us: BTreeMap::new(),
         memory: None,
+        plan: None,
+        steps: vec![],
+        inner: vec![],
     };
     let own = fed_dims(outer, body, fed, dims);
     let (own, taken) = with_late(body, own, depth);
@@ -248,5 +252,7 @@ fn one(
             }
         }
     }
+    view.plan = Some(Arc::new(plan));
+    view.inner = inner;
     view
 }

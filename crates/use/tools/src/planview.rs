@@ -7,7 +7,6 @@ use planner::{Placement, PlanOptions};
 use report::{BodyView, HowRun, PlanView, counted};
 use serde::Serialize;
 use shopfloor::{Error, Launch, Machine, Model, Session};
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -93,8 +92,6 @@ pub struct Whole {
     pub plan: Plan,
     /// Branches and loop bodies.
     pub bodies: Vec<BodyView>,
-    /// Plans of those of them that can be planned before there is data.
-    pub inside: Vec<Plan>,
     /// Sizes that only data gives, as they are taken (`n=1`).
     pub taken: Vec<String>,
     /// The way by which its steps reach an NVIDIA GPU: the one asked for, or the shorter of launching them and
@@ -381,12 +378,9 @@ fn plan_over(
         Err(_) if late != *dims => (planner.bind(model.program(), dims, &allotment)?, vec![]),
         other => (other?, taken),
     };
-    let plans = RefCell::new(vec![]);
     let bodies = match inside {
         true => crate::bodies::bodies(model.program(), &plan.dims, &|program, dims| {
-            let plan = planner.bind(program, dims, &allotment)?;
-            plans.borrow_mut().push(plan.clone());
-            Ok(plan)
+            planner.bind(program, dims, &allotment)
         }),
         false => vec![],
     };
@@ -405,7 +399,6 @@ fn plan_over(
         ways,
         plan,
         bodies,
-        inside: plans.into_inner(),
         taken,
     })
 }

@@ -103,10 +103,10 @@ pub fn of_model(
     let (sizes, _) = inputs::sizes(model);
     let dims = inputs::box_of(model, &sizes);
     let with = (machine, planning.target(machine)?);
-    let plan = planview::plan_with(model, with, planning, &dims)?;
-    let mut view = RooflineView::of_plan(machine, &plan);
+    let whole = planview::whole_with(model, with, planning, &dims)?;
+    let mut view = RooflineView::of_plan(machine, &whole.plan, &whole.bodies);
     view.kernels = planning.kernels.label().into();
-    view.how = how(&plan, model, machine);
+    view.how = whole.how;
     view.unvalidated = planning.kernels.unvalidated(machine);
     Ok(view)
 }
@@ -116,9 +116,10 @@ pub fn of_model(
 pub fn of_profile(session: &Session, profile: &Profile) -> Option<RooflineView> {
     let plans = session.runtime().plans();
     let engine = session.runtime().engine();
-    let plan = plans.first()?.plan();
+    let plans: Vec<&Plan> = plans.iter().map(|p| p.plan()).collect();
+    plans.first()?;
     let machine = engine.device().machine();
-    let mut view = RooflineView::of_profile(machine, plan, profile);
+    let mut view = RooflineView::of_profile(machine, &plans, profile);
     view.how = profile.how.clone();
     Some(view)
 }

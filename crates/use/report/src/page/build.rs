@@ -423,7 +423,7 @@ impl PageData {
             .filter_map(|d| input.machines.iter().find(|m| m.name == *d))
             .collect();
         let roofs = match (machines.last(), input.plans.first()) {
-            (Some(m), Some(p)) => RooflineView::of_plan(m, p),
+            (Some(m), Some(p)) => RooflineView::of_plan(m, p, &[]),
             _ => return PageData::empty(input, b, accounting),
         };
         let machines = machines.into_iter().map(MachineData::from).collect();

@@ -7,7 +7,7 @@ mod svg;
 mod tables;
 mod view;
 
-use crate::units;
+use crate::{BodyView, counted_inside, units};
 use layout::{Arrange, DType, Inserted};
 use machine::calc::{self, Ideal, Roofline};
 use machine::{Bound, Machine, NumType, UnitClass};
@@ -62,6 +62,19 @@ impl PointView {
             },
             predicted_s: None,
             predicted_bound: None,
+        }
+    }
+
+    /// The same `times` in a request.
+    fn repeat(&mut self, times: f64) {
+        self.ops *= times;
+        self.compute_s *= times;
+        self.roof_s *= times;
+        self.predicted_s = self.predicted_s.map(|s| s * times);
+        for l in &mut self.levels {
+            l.bytes *= times;
+            l.bytes_s *= times;
+            l.time_s *= times;
         }
     }
 
@@ -172,7 +185,7 @@ impl RooflineView {
         };
         v.points.push(point);
         if let Some(plan) = plan {
-            v.steps(m, plan, &|_| None);
+            v.predicted_s = Some(v.steps(m, plan, &|_| None));
             // What is moved between devices is no part of an operator.
             (v.elsewhere, v.elsewhere_s) = (0, 0.0);
         }
@@ -181,32 +194,44 @@ impl RooflineView {
         Some(v)
     }
 
-    /// Every step of a plan that runs on the machine.
-    pub fn of_plan(m: &Machine, plan: &Plan) -> RooflineView {
-        RooflineView::with_times(m, plan, &|_| None)
+    /// Every step of a plan that runs on the machine, and of branches and loop bodies as often as they count.
+    pub fn of_plan(m: &Machine, plan: &Plan, bodies: &[BodyView]) -> RooflineView {
+        let bodies = counted_inside(bodies).into_iter();
+        let bodies = bodies.filter_map(|(b, times)| Some((b.plan.as_deref()?, times)));
+        let plans: Vec<(&Plan, f64)> = std::iter::once((plan, 1.0)).chain(bodies).collect();
+        RooflineView::with_times(m, &plans, &|_| None)
     }
 
-    /// [`RooflineView::of_plan`] with seconds that were measured in place of predicted ones, by step's name.
-    pub fn of_profile(m: &Machine, plan: &Plan, profile: &crate::Profile) -> RooflineView {
+    /// Every step of the plans that ran, the first being the whole's and the others those of branches and loop bodies,
+    /// with the seconds of one run that were measured in place of predicted ones, by step's name.
+    pub fn of_profile(m: &Machine, plans: &[&Plan], profile: &crate::Profile) -> RooflineView {
         let measured: std::collections::BTreeMap<&str, f64> = profile
             .steps
             .iter()
             .map(|s| (s.step.name.as_str(), s.time_us * 1e-6 / s.runs.max(1.0)))
             .inserted();
-        RooflineView::with_times(m, plan, &|s| measured.get(s.name.as_str()).copied())
+        let plans: Vec<(&Plan, f64)> = plans.iter().map(|p| (*p, 1.0)).collect();
+        RooflineView::with_times(m, &plans, &|s| measured.get(s.name.as_str()).copied())
     }
 
+    /// The steps of `plans`, the first being the whole's, each with how often it runs in a request.
     fn with_times(
         m: &Machine,
-        plan: &Plan,
+        plans: &[(&Plan, f64)],
         seconds: &dyn Fn(&Step) -> Option<f64>,
     ) -> RooflineView {
-        let mut v = RooflineView::empty(m, &plan.model);
+        let mut v = RooflineView::empty(m, plans.first().map_or("", |p| &p.0.model));
         v.is_model = true;
-        if !plan.dims.is_empty() {
+        if let Some((plan, _)) = plans.first().filter(|p| !p.0.dims.is_empty()) {
             v.dims = plan.dims.to_string();
         }
-        v.steps(m, plan, seconds);
+        let mut predicted = 0.0;
+        for (plan, times) in plans {
+            let first = v.points.len();
+            predicted += times * v.steps(m, plan, seconds);
+            v.points[first..].iter_mut().for_each(|p| p.repeat(*times));
+        }
+        v.predicted_s = Some(predicted);
         let p = &v.points;
         let memory = |f: &dyn Fn(&LevelPointView) -> f64| -> f64 {
             p.iter().filter_map(PointView::memory).map(f).sum()
@@ -240,8 +265,13 @@ impl RooflineView {
         v
     }
 
-    /// Adds the steps of a plan.
-    fn steps(&mut self, m: &Machine, plan: &Plan, seconds: &dyn Fn(&Step) -> Option<f64>) {
+    /// Adds the steps of a plan, and gives the seconds of all of them.
+    fn steps(
+        &mut self,
+        m: &Machine,
+        plan: &Plan,
+        seconds: &dyn Fn(&Step) -> Option<f64>,
+    ) -> f64 {
         let own = device_of(plan, m);
         self.target = plan
             .devices
@@ -277,7 +307,7 @@ impl RooflineView {
                 self.points.push(p);
             }
         }
-        self.predicted_s = Some(total);
+        total
     }
 
     /// Roofs, and marks for the slowest points that have a place in the plot.
