@@ -669,3 +669,53 @@ fn a_limit_on_the_size_of_files_is_no_crash() {
         assert!(e.contains(args[3]), "{e}");
     }
 }
+
+/// Steps of branches have numbers of their own for every command.
+#[test]
+fn steps_of_branches_are_explained_followed_and_printed() {
+    let file = |name: &str| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../models/silero_vad");
+        root.join(name).display().to_string()
+    };
+    let (model, inputs) = (file("model.onnx"), file("inputs.npz"));
+    let given = |command: &str, more: &[&str]| {
+        let args = [&[command, &model, "--inputs", &inputs], more].concat();
+        text(&args)
+    };
+    let on = ["--on", "a100"];
+    let plan = json(&["plan", &model, "--inputs", &inputs, "--on", "a100"]);
+    let then = &plan["bodies"][0];
+    assert_eq!(then["which"], "then");
+    let steps = then["steps"].as_array().unwrap();
+    let first = steps[0]["number"].as_u64().unwrap() as usize;
+    assert_eq!(first, plan["steps"].as_array().unwrap().len());
+    let product = |s: &&Value| s["flop"].as_f64().unwrap() > 0.0;
+    let product = steps.iter().find(product).unwrap();
+    let flop: f64 = steps.iter().map(|s| s["flop"].as_f64().unwrap()).sum();
+    assert!(
+        flop > 0.0 && plan["flop"] == flop,
+        "{flop} {}",
+        plan["flop"]
+    );
+    let (number, name) = (
+        product["number"].to_string(),
+        product["name"].as_str().unwrap(),
+    );
+    for step in [number.as_str(), name] {
+        let why = given("plan", &[&on[..], &["--why", step]].concat());
+        assert!(
+            why.contains(&format!("step {number} of silero_vad")),
+            "{why}"
+        );
+        let walked = given("walk", &[&on[..], &["--step", step, "--text"]].concat());
+        assert!(walked.contains(&format!("step {number} of")), "{walked}");
+        let emit = ["emit", &model, "--inputs", &inputs, "--step", step];
+        let emitted = shopfloor(&[&emit[..], &on].concat());
+        assert!(emitted.status.success());
+    }
+    let roofs = given("roofline", &on);
+    assert!(roofs.contains("MFLOP"), "{roofs}");
+    // The request's own values decide which branch runs.
+    let ran = given("walk", &["--on", "cpu", "--text"]);
+    assert!(ran.contains("then_branch"), "{ran}");
+}

@@ -84,6 +84,24 @@ pub fn bodies(session: &Session, plan: &Plan) -> Vec<BodyView> {
     })
 }
 
+/// As [`Whole::step`], of `plans`, the steps of which are numbered one after the other.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn step_of<'p>(plans: &[&'p Plan], text: &str) -> Result<(&'p Plan, usize), Error> {
+    let named = plans.iter().flat_map(|p| p.steps());
+    let named = named.map(|s| (s.name.as_str(), &*s.nodes));
+    let mut number = report::step_number(text, named).map_err(Error::Usage)?;
+    for plan in plans {
+        let steps = plan.steps().count();
+        if number < steps {
+            return Ok((plan, number));
+        }
+        number -= steps;
+    }
+    Err(Error::Usage(format!("the plan has no step '{text}'")))
+}
+
 /// A plan for machines that need not be there, with the branches and loop bodies of its control flow,
 /// planned on their own.
 #[derive(Debug)]
@@ -104,6 +122,21 @@ pub struct Whole {
 }
 
 impl Whole {
+    /// The plan and those of branches and loop bodies, in the order of their steps' numbers.
+    pub fn plans(&self) -> Vec<&Plan> {
+        let bodies = self.bodies.iter().flat_map(BodyView::all);
+        let inside = bodies.filter_map(|b| b.plan.as_deref());
+        std::iter::once(&self.plan).chain(inside).collect()
+    }
+
+    /// The plan that has the step of this number or name, or with a node of this name, and its number there.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn step(&self, text: &str) -> Result<(&Plan, usize), Error> {
+        step_of(&self.plans(), text)
+    }
+
     /// Predicted seconds of branches and loop bodies: the costlier branch, a body as often as it runs,
     /// once where that is known only when it runs.
     pub fn bodies_s(&self) -> f64 {

@@ -62,15 +62,19 @@ pub fn run(a: Args) -> Done {
     let model = a.bound.open(&a.model)?;
     let (sizes, _) = inputs::sizes(&model);
     let dims = inputs::box_of(&model, &sizes);
-    let plan = planview::plan_for(&model, &machine, &a.engine.planning(None)?, &dims)?;
+    let planning = a.engine.planning(None)?;
+    let with = (&machine, planning.target(&machine)?);
+    let whole = planview::whole_with(&model, with, &planning, &dims)?;
     drop(waiting);
+    let (plan, step) = whole.step(&a.step)?;
+    let step = step.to_string();
     if let Some(file) = &a.ptx {
-        return ptx(&plan, &a.step, &machine, file);
+        return ptx(plan, &step, &machine, file);
     }
     if a.text {
-        return output::print(&format!("{}\n", kernel_text(&plan, &a.step)?));
+        return output::print(&format!("{}\n", kernel_text(plan, &step)?));
     }
-    let e = emitted(&plan, &a.step, &machine)?;
+    let e = emitted(plan, &step, &machine)?;
     let words = wrapped(WORDS, output::style().width.saturating_sub(3));
     let words: Vec<String> = words.iter().map(|l| format!("// {l}")).collect();
     let mut out = format!("{}\n{}\n\n{}", e.program, words.join("\n"), e.text);

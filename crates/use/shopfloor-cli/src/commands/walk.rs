@@ -61,7 +61,8 @@ pub fn run(a: Args, given: &Given) -> Done {
         &on,
     )?;
     first::measure(&a.engine)?;
-    let options = WalkOptions {
+    let mut options = WalkOptions {
+        inputs: vec![],
         builder: match here {
             true => a.engine.builder()?,
             false => Default::default(),
@@ -75,7 +76,11 @@ pub fn run(a: Args, given: &Given) -> Done {
     let waiting = Progress::spinner("following a step");
     let made = match &a.model {
         Some(model) if !a.tour => {
-            a.bound.open(model)?;
+            let opened = a.bound.open(model)?;
+            if here {
+                options.inputs =
+                    shopfloor_tools::read_inputs_of(&opened, &a.bound.inputs, a.engine.memory)?;
+            }
             walk(model, &a.bound.sized()?, &options)?
         }
         _ => tour(&options)?,

@@ -24,7 +24,7 @@ use kernel::TileProgram;
 use plan::{Decisions, Plan, Step, StepWork};
 use report::StepView;
 use report::walk::{Walk, WalkStep};
-use shopfloor::{Error, Machine, Model, ModelOptions, SessionBuilder, inputs};
+use shopfloor::{Error, Machine, Model, ModelOptions, SessionBuilder, Tensor, inputs};
 use std::path::Path;
 use subject::{Measured, Subject};
 
@@ -47,6 +47,8 @@ pub struct WalkOptions {
     pub node: Option<String>,
     /// Leaves out what takes tools or time: machine code and a measured run.
     pub quick: bool,
+    /// What is run on a device, by name; random values where there is nothing.
+    pub inputs: Vec<(String, Tensor)>,
     /// How the session is made that is measured on a device; its device is [`WalkOptions::on`].
     pub builder: SessionBuilder,
     /// How a machine that need not be here is planned for.
@@ -73,12 +75,18 @@ pub fn walk(
         let session = builder
             .with_model_options(options.clone())
             .commit_from_file(path)?;
-        let (sizes, _) = inputs::sizes(session.model());
-        let named = inputs::random_inputs(session.model(), &sizes)?;
+        let named = match walk.inputs.is_empty() {
+            true => {
+                let (sizes, _) = inputs::sizes(session.model());
+                inputs::random_inputs(session.model(), &sizes)?
+            }
+            false => walk.inputs.clone(),
+        };
         let (warmup, active) = if walk.quick { (0, 1) } else { REQUESTS };
         let (profile, _) = shopfloor::profile(&session, &named, warmup, active)?;
         let plans = session.runtime().plans();
-        let Some(plan) = plans.first().map(|p| p.plan()) else {
+        let plans: Vec<&Plan> = plans.iter().map(|p| p.plan()).collect();
+        let Some(plan) = plans.first() else {
             return usage(format!(
                 "{} has no steps to walk through: nothing of it is computed",
                 path.display()
@@ -98,7 +106,7 @@ pub fn walk(
                 requests: active,
             })
         };
-        return through(session.model(), plan, &machines, walk, &measured);
+        return through(session.model(), &plans, &machines, walk, &measured);
     }
     let machine = crate::emitted::machine(&walk.on)?;
     planned(&Model::open(path, options)?, &machine, walk)
@@ -112,12 +120,13 @@ pub fn walk(
 pub fn planned(model: &Model, machine: &Machine, walk: &WalkOptions) -> Result<Walk, Error> {
     let (sizes, _) = inputs::sizes(model);
     let dims = inputs::box_of(model, &sizes);
-    let plan = planview::plan_for(model, machine, &walk.planning, &dims)?;
-    let machines = match plan.devices.len() {
+    let with = (machine, walk.planning.target(machine)?);
+    let whole = planview::whole_with(model, with, &walk.planning, &dims)?;
+    let machines = match whole.plan.devices.len() {
         0 | 1 => vec![machine.clone()],
         _ => vec![shopfloor::machines::find("detected")?, machine.clone()],
     };
-    through(model, &plan, &machines, walk, &|_| None)
+    through(model, &whole.plans(), &machines, walk, &|_| None)
 }
 
 /// Whether `on` is a device of this computer rather than a machine that need not be here.
@@ -171,9 +180,9 @@ pub fn save(walk: &Walk, path: impl AsRef<Path>) -> Result<(), Error> {
     shopfloor::write_file(path, text)
 }
 
-/// The number of the step that is followed, and why it is that one.
-fn chosen(plan: &Plan, options: &WalkOptions) -> Result<(usize, &'static str), Error> {
-    let steps: Vec<&Step> = plan.steps().collect();
+/// The number of the step that is followed, counted over all plans, and why it is that one.
+fn chosen(plans: &[&Plan], options: &WalkOptions) -> Result<(usize, &'static str), Error> {
+    let steps: Vec<&Step> = plans.iter().flat_map(|p| p.steps()).collect();
     let few = |names: Vec<&str>| report::units::listed(&names, SHOWN);
     match (&options.step, &options.node) {
         (Some(_), Some(_)) => usage("both a step and a node are named; name one of them".into()),
@@ -205,7 +214,8 @@ fn chosen(plan: &Plan, options: &WalkOptions) -> Result<(usize, &'static str), E
             ))
         }
         (None, None) => {
-            let last = plan.devices.len().saturating_sub(1) as u32;
+            let devices = plans.first().map_or(0, |p| p.devices.len());
+            let last = devices.saturating_sub(1) as u32;
             let time = |i: &usize| steps[*i].predicted.time_s;
             let most = |on: &dyn Fn(&Step) -> bool| {
                 let all = (0..steps.len()).filter(|i| on(steps[*i]));
@@ -226,17 +236,16 @@ fn chosen(plan: &Plan, options: &WalkOptions) -> Result<(usize, &'static str), E
 
 fn through(
     model: &Model,
-    plan: &Plan,
+    plans: &[&Plan],
     machines: &[Machine],
     options: &WalkOptions,
     measured: &dyn Fn(&str) -> Option<Measured>,
 ) -> Result<Walk, Error> {
-    let (number, why) = chosen(plan, options)?;
-    let all = plan
-        .blocks()
-        .flat_map(|b| b.steps.iter().map(move |s| (b, s)));
-    let of = plan.blocks().map(|b| b.steps.len()).sum::<usize>();
-    let Some((block, step)) = all.into_iter().nth(number) else {
+    let (number, why) = chosen(plans, options)?;
+    let blocks = plans.iter().flat_map(|p| p.blocks().map(move |b| (*p, b)));
+    let mut all = blocks.flat_map(|(p, b)| b.steps.iter().map(move |s| (p, b, s)));
+    let of = plans.iter().map(|p| p.steps().count()).sum::<usize>();
+    let Some((plan, block, step)) = all.nth(number) else {
         return usage(format!("the plan has no step {number}"));
     };
     let program = match &step.work {

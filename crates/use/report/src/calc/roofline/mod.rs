@@ -266,12 +266,7 @@ impl RooflineView {
     }
 
     /// Adds the steps of a plan, and gives the seconds of all of them.
-    fn steps(
-        &mut self,
-        m: &Machine,
-        plan: &Plan,
-        seconds: &dyn Fn(&Step) -> Option<f64>,
-    ) -> f64 {
+    fn steps(&mut self, m: &Machine, plan: &Plan, seconds: &dyn Fn(&Step) -> Option<f64>) -> f64 {
         let own = device_of(plan, m);
         self.target = plan
             .devices
