@@ -5,7 +5,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum PredictError {
     /// The file cannot be read.
-    #[error("{path}: {source}")]
+    #[error("{path}: {source}; check the path")]
     Read {
         /// The file.
         path: PathBuf,

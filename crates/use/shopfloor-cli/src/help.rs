@@ -40,7 +40,8 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Examples of every command. They run in the repository, where `models/` is.
+/// Examples of every command. They run in the repository, where `models/` is; `cases`, `measurements.csv` and
+/// `engine.sock` stand for what a reader has.
 const EXAMPLES: &[(&str, &[&str])] = &[
     ("demo", &["shopfloor demo", "shopfloor demo --threads 1"]),
     (
@@ -163,14 +164,15 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "advise",
         &[
             "shopfloor advise models/digits_cnn/model.onnx --on a100",
-            "shopfloor advise models/ppocr_rec/model.onnx --on cpu --threads 1",
+            "shopfloor advise models/ppocr_rec/model.onnx --inputs models/ppocr_rec/inputs.npz --on cpu",
         ],
     ),
     (
         "what-if",
         &[
             "shopfloor what-if models/digits_cnn/model.onnx --on a100 --set l2=2x",
-            "shopfloor what-if models/ppocr_cls/model.onnx --on cpu --set clock=+10% --set bandwidth=2x",
+            "shopfloor what-if models/ppocr_cls/model.onnx --inputs models/ppocr_cls/inputs.npz --on cpu \\
+    --set clock=+10% --set bandwidth=2x",
         ],
     ),
     (
@@ -213,6 +215,10 @@ is planned for and does not run: h100, cpu+h100, a TOML file [default: cpu]";
 const PLANS: &str = "Machine that is planned for and does not run: cpu (this CPU), a name such as h100 \
 (`shopfloor machines list`), or a TOML file [default: cpu]";
 
+/// `--on` of the command that prints a GPU's code.
+const PRINTS: &str = "GPU whose code is printed and which need not be here: a name such as h100 \
+(`shopfloor machines list`), a TOML file, or wgpu for WGSL; --text takes a CPU too";
+
 /// `--inputs` of the command that takes none by itself.
 const RUN_INPUTS: &str =
     "Inputs: an npz file with the inputs' names, or INPUT=FILE.npy; repeatable; see --random";
@@ -222,7 +228,8 @@ fn on(command: &str) -> Option<&'static str> {
     Some(match command {
         "demo" | "run" | "bench" | "profile" | "test" | "supervise" => RUNS,
         "plan" | "walk" | "annotate" => EITHER,
-        "advise" | "what-if" | "roofline" | "emit" => PLANS,
+        "advise" | "what-if" | "roofline" => PLANS,
+        "emit" => PRINTS,
         _ => return None,
     })
 }

@@ -356,7 +356,7 @@ fn the_textbook_case_is_shown_both_ways() {
         String::from_utf8_lossy(&out.stderr)
     );
     for part in [
-        "100 batches",
+        "10 batches",
         "steps copies, launches and copies",
         "resident",
         "round trip",

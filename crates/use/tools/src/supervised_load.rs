@@ -208,8 +208,8 @@ impl SupervisedLoad {
             ("failed", Align::Right),
             ("first third", Align::Right),
             ("last third", Align::Right),
-            ("p50", Align::Right),
-            ("p99", Align::Right),
+            ("its p50", Align::Right),
+            ("its p99", Align::Right),
         ]);
         for m in &self.models {
             let ms = |of: fn(&LatencyMs) -> f64| {

@@ -57,6 +57,10 @@ impl Planning {
         let cpu = machine.kind == machine::MachineKind::Cpu;
         match cpu && has(machine, isa) {
             true => Ok(cpu::target(isa)),
+            false if !cpu => Err(Error::Usage(format!(
+                "{} is a GPU, and --isa {isa} is for CPUs; leave it out",
+                machine.name
+            ))),
             false => Err(Error::Usage(format!(
                 "{} does not have the instruction set {isa}; leave it out or name another",
                 machine.name

@@ -182,7 +182,7 @@ impl FleetView {
         columns.extend([
             (if open { "items/s" } else { "requests/s" }, Align::Right),
             ("launch", Align::Left),
-            ("bound by", Align::Wrap),
+            (if open { "bound at best" } else { "bound by" }, Align::Wrap),
             ("needs", Align::Right),
             ("fits", Align::Left),
         ]);

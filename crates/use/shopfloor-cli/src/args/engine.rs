@@ -261,6 +261,11 @@ impl EngineArgs {
         self.refuse_of_running()?;
         let machine = match (self.on.as_deref().unwrap_or("cpu"), &self.machine) {
             ("cpu", Some(m)) => machines::find(m)?,
+            (on, _) if on.contains('+') && !std::path::Path::new(on).exists() => {
+                return Err(Failure::Usage(format!(
+                    "{on} is two machines, which plan and annotate plan for; name one of them"
+                )));
+            }
             (on, _) => {
                 self.refuse_of_devices(on)?;
                 machines::find(on)?
@@ -315,6 +320,11 @@ impl EngineArgs {
 
     /// What a plan is to be good at.
     fn plan_goal(&self) -> Result<Goal, Failure> {
+        if self.max_latency.is_some() && self.goal.is_some_and(|g| g.bound_s.is_some()) {
+            return Err(Failure::Usage(
+                "--goal has a bound and --max-latency gives another; give one of them".into(),
+            ));
+        }
         let goal = self.goal();
         match (goal.goal, goal.bound_s) {
             (Goal::Latency, Some(_)) => Err(Failure::Usage(

@@ -56,6 +56,12 @@ pub fn run(a: Args) -> Done {
             a.engine.refuse_of_running()?;
             machine("wgpu")?
         }
+        None if !a.text && a.engine.machine.is_none() => {
+            return Err(Failure::Usage(
+                "no GPU is named whose code is to be printed; name one with --on, such as --on a100 or --on wgpu"
+                    .into(),
+            ));
+        }
         _ => a.engine.planned_for()?,
     };
     let waiting = Progress::spinner("planning");

@@ -136,11 +136,13 @@ fn for_machine(
     view.dims = shopfloor::inputs::dims_text(model, &whole.plan.dims);
     view.kernels = Some(planning.kernels.label().into());
     view.unvalidated = planning.kernels.unvalidated(&machine);
-    if machine.hash_hex() != machines::find("cpu")?.hash_hex() {
-        view.note = Some(format!(
-            "a prediction for {}, a machine that is not here: nothing of it was measured",
-            machine.name
-        ));
+    let here = machines::find("cpu")?;
+    if machine.hash_hex() != here.hash_hex() {
+        let what = match machine.identity() == here.identity() {
+            true => "this machine as it is described there, not as it was measured",
+            false => "a machine that is not here: nothing of it was measured",
+        };
+        view.note = Some(format!("a prediction for {}, {what}", machine.name));
     }
     if let Some(why) = whole.too_large(&machine) {
         let before = view.note.map_or(String::new(), |n| format!("{n}; "));
