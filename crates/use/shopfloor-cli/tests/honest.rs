@@ -689,3 +689,34 @@ fn a_number_that_is_none_is_told_with_what_is_allowed() {
         assert!(why.contains(said), "{args:?}: {why}");
     }
 }
+
+/// What a device lacks is multiplied more exactly, and the page says so.
+#[test]
+fn a_precision_that_a_device_lacks_is_the_next_more_exact_one() {
+    let m = model("digits_cnn");
+    let said = |on: &[&str], precision: &str| {
+        let page = text(&[&["plan", &m, "--precision", precision], on].concat());
+        let line = page.lines().find(|l| l.starts_with("  precision"));
+        line.unwrap_or_default().trim().to_string()
+    };
+    for (on, asked) in [
+        (&["--isa", "portable"][..], "bf16"),
+        (&["--on", "t4"], "bf16"),
+        (&["--on", "t4"], "tf32"),
+    ] {
+        let line = said(on, asked);
+        assert!(line.ends_with("by multiply-adds"), "{on:?}: {line}");
+    }
+    let line = said(&["--on", "a100"], "bf16");
+    assert!(line.contains("by bf16"), "{line}");
+    let out = shopfloor(&[
+        "run",
+        &m,
+        "--random",
+        "--isa",
+        "portable",
+        "--precision",
+        "bf16",
+    ]);
+    assert!(out.status.success());
+}

@@ -563,6 +563,25 @@ impl Model {
         Ok(self.graph.get_or_init(|| graph))
     }
 
+    /// The model as `target` multiplies it: where that has no instructions for the precision that was asked for, the
+    /// next more exact one. Rounding to bf16 is part of the program; what else is asked for schedules decide. A graph
+    /// that was put together by hand stays as it is.
+    ///
+    /// # Errors
+    /// The file has changed since it was read.
+    #[doc(hidden)]
+    pub fn for_target(&self, target: &kernel::Target) -> Result<Model, Error> {
+        let read = self.memory.is_some() || self.path.is_file();
+        if self.options.precision != Precision::Bf16 || target.multiplies_bf16() || !read {
+            return Ok(self.clone());
+        }
+        let options = ModelOptions {
+            precision: Precision::Tf32,
+            ..self.options.clone()
+        };
+        self.reload(&options, None)
+    }
+
     /// Fused kernels with symbolic dims.
     pub fn program(&self) -> &Arc<Program> {
         &self.program

@@ -382,7 +382,10 @@ fn plan_over(
     dims: &DimBox,
     inside: bool,
 ) -> Result<Whole, Error> {
-    let last = devices.last().map(|d| d.0.clone());
+    let (last, model) = match devices.last() {
+        Some((machine, target)) => (Some(machine.clone()), &model.for_target(target)?),
+        None => (None, model),
+    };
     let workers = devices
         .iter()
         .enumerate()
