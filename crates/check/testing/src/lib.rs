@@ -1,6 +1,6 @@
 //! What test programs of all crates share: which part of a campaign a run takes, and what was skipped.
 //!
-//! Never holds a test of another crate, and no crate links it but for its tests.
+//! Never contains a test of another crate. Crates link it only for their tests.
 #![forbid(unsafe_code)]
 
 mod share;

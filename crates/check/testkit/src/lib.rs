@@ -1,4 +1,4 @@
-//! What tests stand on: the model zoo with its references, generated weights, comparison.
+//! What tests of whole models share: the zoo with its references, generated weights, comparison of results.
 #![forbid(unsafe_code)]
 
 pub mod compare;

@@ -6,13 +6,17 @@ use std::path::{Path, PathBuf};
 const MAX_WORDS: usize = 2500;
 /// Most words of a table's cell.
 const MAX_CELL: usize = 25;
-/// Pages that a command writes: their lengths follow from what they list.
-const GENERATED: &[&str] = &["docs/accuracy.md", "docs/operators.md", "docs/status.md"];
+/// The list of operators, which a command writes: it is as long as there are operators.
+const GENERATED: &[&str] = &["docs/operators.md"];
 /// What holds measurements, or lists what changed: as long as there is something to say.
 const LISTS: &[&str] = &["bench/", "CHANGELOG.md"];
+/// The present state of measurements, by subject; it links the pages of past ones.
+const RESULTS: &str = "bench/RESULTS.md";
 /// The pages under `bench/` that people write. A command's page says what it measured, and the history
 /// which commits its measurements were of.
-const BY_HAND: &[&str] = &["bench/RESULTS.md"];
+const BY_HAND: &[&str] = &[RESULTS];
+/// Where past measurements are, a page for each day.
+const HISTORY: &str = "bench/history/";
 
 /// Markdown files below `root`.
 pub(crate) fn documents(root: &Path) -> Vec<(String, String)> {
@@ -150,6 +154,19 @@ pub fn links(root: &Path) -> Vec<String> {
     findings
 }
 
+/// Findings: days of past measurements that bench/RESULTS.md does not link.
+pub fn history(root: &Path) -> Vec<String> {
+    let results = std::fs::read_to_string(root.join(RESULTS)).unwrap_or_default();
+    let days = documents(root).into_iter().filter_map(|(path, _)| {
+        let name = path.strip_prefix(HISTORY)?.to_string();
+        name.starts_with(|c: char| c.is_ascii_digit())
+            .then_some(name)
+    });
+    days.filter(|name| !results.contains(&format!("](history/{name})")))
+        .map(|name| format!("{RESULTS} does not link history/{name}; add it under History"))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,6 +188,10 @@ mod tests {
         write(
             "bench/RESULTS.md",
             "at 0a1b2c3, not 1234567, defaced or 1.0a1b2c3d\n",
+        );
+        assert_eq!(
+            history(&dir),
+            ["bench/RESULTS.md does not link history/2026-01-01.md; add it under History"]
         );
         write("target/b.md", &long);
         assert_eq!(

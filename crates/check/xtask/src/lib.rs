@@ -1,8 +1,8 @@
-//! Checks of the repository itself: the walls between crates, where `unsafe` may be, sizes, and
-//! the pages that must stay true.
+//! Checks of the repository itself: dependencies between crates, places of `unsafe`, sizes, and pages that
+//! must agree with the code.
 //!
 //! `cargo xtask tidy` prints all findings; `tests/tidy.rs` runs the same checks with the tests.
-//! A check returns one sentence per finding and nothing when all is well.
+//! A check returns one sentence per finding.
 #![forbid(unsafe_code)]
 
 mod circles;
@@ -28,7 +28,7 @@ pub mod wheel;
 use std::path::Path;
 
 pub use circles::circles;
-pub use documents::{commits, lengths, links};
+pub use documents::{commits, history, lengths, links};
 pub use figures::figures;
 pub use functions::function_sizes;
 pub use graph::crate_graph;
@@ -132,6 +132,11 @@ pub const CHECKS: &[Check] = &[
         name: "links",
         holds: "every relative link of a document leads to a file",
         run: links,
+    },
+    Check {
+        name: "history",
+        holds: "bench/RESULTS.md links every day of past measurements",
+        run: history,
     },
     Check {
         name: "figures",

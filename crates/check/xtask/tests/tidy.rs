@@ -46,6 +46,7 @@ tests! {
     no_document_or_table_cell_is_too_long "documents"
     no_document_names_a_commit "commits"
     every_link_leads_to_a_file "links"
+    every_day_of_measurements_is_linked "history"
     figures_are_those_of_the_bench_pages "figures"
     status_is_up_to_date_and_its_tests_exist "status"
 }

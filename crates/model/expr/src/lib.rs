@@ -1,4 +1,4 @@
-//! Scalar programs: the element-wise part of every kernel, said once for every reader.
+//! Scalar programs: the element-wise part of every kernel, in one form that every reader uses.
 //!
 //! An [`Expr`] is a list of instructions in SSA form over typed scalars. A [`Monoid`] is a
 //! reduction given by Exprs (lift, combine, finish) with an identity state. The crate knows no

@@ -1,8 +1,8 @@
 //! Files that are read whole and replaced whole.
 //!
 //! Reading asks first whether a path is a regular file and how long it is: opening a FIFO waits for its writer,
-//! and a device need not end. Writing goes to another file that then takes the name, so that a reader, and whoever
-//! has the old contents mapped, sees the old contents or the new ones.
+//! and a device need not end. Writing fills another file that is then renamed, so that readers and mappings see
+//! either the old contents or the new ones.
 //!
 //! Never holds what a file means.
 #![forbid(unsafe_code)]

@@ -104,7 +104,10 @@ fn hoist(e: &mut Edit, n: NodeId, constant: &[bool]) -> Result<bool, Error> {
         return Ok(true);
     }
     // The result's shape must still follow from what is read.
-    if !e.may(e.title(n), "what it computes of constants is computed once") {
+    if !e.may(
+        e.title(n),
+        "what it computes from constants is computed once",
+    ) {
         return Ok(false);
     }
     let mut all = inputs.clone();

@@ -122,7 +122,7 @@ fn steps(e: &Edit, v: ValueId) -> Option<Dequantised> {
 
 /// Where a right factor's kept dimension lies: in the factor and in the result.
 #[derive(Clone, Copy)]
-struct Kept {
+struct KeptDimension {
     of: usize,
     at: usize,
     out: usize,
@@ -137,7 +137,7 @@ struct Product<'a> {
     factors: [Dequantised; 2],
     /// Which of the node's inputs is the right factor.
     right: usize,
-    kept: Option<Kept>,
+    kept: Option<KeptDimension>,
     /// Summed dimensions of both.
     over: [Vec<usize>; 2],
 }
@@ -177,7 +177,7 @@ fn product(e: &mut Edit, n: NodeId, constant: &[bool]) -> Result<bool, Error> {
             if s.transposed {
                 return Ok(true);
             }
-            let kept = Kept {
+            let kept = KeptDimension {
                 of: 0,
                 at: 1,
                 out: out_rank,
@@ -196,7 +196,7 @@ fn product(e: &mut Edit, n: NodeId, constant: &[bool]) -> Result<bool, Error> {
             let rest: Vec<usize> = (0..b.len()).filter(|&i| !summed(&b[i])).collect();
             let kept = match rest.as_slice() {
                 [] => None,
-                [i] if s.out.contains(&b[*i]) && !a.contains(&b[*i]) => Some(Kept {
+                [i] if s.out.contains(&b[*i]) && !a.contains(&b[*i]) => Some(KeptDimension {
                     of: *i,
                     at: s.out.iter().position(|l| *l == b[*i]).unwrap_or(0),
                     out: out_rank,
@@ -223,7 +223,7 @@ fn product(e: &mut Edit, n: NodeId, constant: &[bool]) -> Result<bool, Error> {
     if !p.fits(e) {
         return Ok(true);
     }
-    if !e.may(e.title(n), "its product is one of 8-bit integers") {
+    if !e.may(e.title(n), "its factors are multiplied as 8-bit integers") {
         return Ok(false);
     }
     p.replace(e, out)?;

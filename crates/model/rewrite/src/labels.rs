@@ -43,7 +43,10 @@ fn operands(e: &mut Edit, n: NodeId) -> Result<bool, Error> {
             moved[p] = labels[i];
         }
         *labels = moved;
-        if !e.may(e.title(n), "a transposed operand is a matter of labels") {
+        if !e.may(
+            e.title(n),
+            "the product reads the operand transposed, so the transpose is removed",
+        ) {
             return Ok(false);
         }
         inputs[side] = x;
@@ -61,7 +64,10 @@ fn result(e: &mut Edit, n: NodeId) -> Result<bool, Error> {
     let Op::View(View::Permute(perm)) = e.node(reader).op.clone() else {
         return Ok(true);
     };
-    if !e.may(e.title(n), "a transposed result is a matter of labels") {
+    if !e.may(
+        e.title(n),
+        "the product writes the result transposed, so the transpose is removed",
+    ) {
         return Ok(false);
     }
     let mut s = spec(e, n);
@@ -132,12 +138,12 @@ fn split_labels(
     mine: &[u8],
     other: &[u8],
     x: ValueId,
-    joined: ValueId,
+    reshaped: ValueId,
     fine_out: &[layout::Dim],
     out_groups: &[Range<usize>],
 ) -> Option<(Vec<u8>, Vec<u8>)> {
     let fine_in = &e.value(x).shape;
-    let in_groups = groups(fine_in, &e.value(joined).shape)?;
+    let in_groups = groups(fine_in, &e.value(reshaped).shape)?;
     let mut free = (b'a'..=b'z')
         .chain(b'A'..=b'Z')
         .chain(0..=255)

@@ -115,7 +115,7 @@ fn identity(e: &mut Edit, n: NodeId) -> Result<bool, Error> {
     }
     let shape = e.value(out).shape.clone();
     if e.value(x).shape == shape && e.can_replace(out, x) {
-        if !e.may(e.title(n), "it gives its argument back") {
+        if !e.may(e.title(n), "it returns its argument unchanged") {
             return Ok(false);
         }
         e.replace(out, x);

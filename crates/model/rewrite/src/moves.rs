@@ -253,7 +253,7 @@ fn chain(e: &mut Edit, follow: &mut Follow, n: NodeId) -> Result<bool, Error> {
     if s.moves < 2 || !long || from % block as i64 != 0 || s.value == out {
         return Ok(true);
     }
-    if !e.may(e.title(n), "several moves in a row are one") {
+    if !e.may(e.title(n), "several moves in a row became one") {
         return Ok(false);
     }
     let origins = e.node(n).origins.clone();

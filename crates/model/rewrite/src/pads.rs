@@ -49,7 +49,10 @@ pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
                 before: before[d].clone(),
             })
             .collect();
-        if !e.may(e.title(n), "where its elements come from is a table") {
+        if !e.may(
+            e.title(n),
+            "it reads its elements through a table of positions",
+        ) {
             break;
         }
         lower(&mut e, n, &axes, mode, &out)?;

@@ -27,7 +27,10 @@ pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
             e.why_not(e.title(n), why);
             continue;
         }
-        if !e.may(e.title(n), "its inputs are one product for all positions") {
+        if !e.may(
+            e.title(n),
+            "one product computes its inputs for all positions",
+        ) {
             break;
         }
         Split {

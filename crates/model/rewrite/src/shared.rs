@@ -28,7 +28,7 @@ pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
     }
     for ((x, ..), list) in groups.into_iter().filter(|g| g.1.len() > 1) {
         let names: Vec<String> = list.iter().map(|p| e.title(p.node)).collect();
-        if !e.may(names.join(", "), "products of one value are one") {
+        if !e.may(names.join(", "), "products of the same value became one") {
             break;
         }
         side_by_side(&mut e, x, &list)?;

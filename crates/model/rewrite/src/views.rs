@@ -94,7 +94,7 @@ fn view(e: &mut Edit, n: NodeId) -> Result<bool, Error> {
         (view, from) = (both, y);
     }
     if from != x {
-        if !e.may(e.title(n), "views of views merged") {
+        if !e.may(e.title(n), "a view of a view became one view") {
             return Ok(false);
         }
         e.set(n, Op::View(view.clone()), &[from]);
@@ -135,7 +135,10 @@ fn gathered(e: &mut Edit, n: NodeId, axis: usize) -> Result<bool, Error> {
     if e.value(x).dtype.is_held() {
         return Ok(true);
     }
-    if !e.may(e.title(n), "its indices count up evenly") {
+    if !e.may(
+        e.title(n),
+        "its indices are evenly spaced, so it is a slice",
+    ) {
         return Ok(false);
     }
     let (mut starts, mut steps, mut extents) =
@@ -192,7 +195,7 @@ fn map(e: &mut Edit, n: NodeId) -> Result<bool, Error> {
         let op = e.node(n).op.clone();
         // Another input must still reach the full shape.
         if e.infer(&op, &inputs).is_ok_and(|t| t[0].1 == out_shape) {
-            if !e.may(e.title(n), "it broadcasts anyway") {
+            if !e.may(e.title(n), "it broadcasts this input itself") {
                 return Ok(false);
             }
             e.set(n, op, &inputs);

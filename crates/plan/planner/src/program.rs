@@ -54,7 +54,7 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
     for n in groups.iter().flat_map(|g| &g.nodes) {
         grouped[n.0 as usize] = true;
     }
-    let joined = ConcatPlaces::new(graph, &groups, &is_output);
+    let concats = ConcatPlaces::new(graph, &groups, &is_output);
     let mut lowering = Lowering {
         graph,
         program: Program {
@@ -83,7 +83,7 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
         per_request: false,
         dims: Default::default(),
         grouped,
-        joined,
+        concats,
         readers: graph.readers(),
         names: Default::default(),
     };

@@ -3,8 +3,8 @@
 //! Every row of a measurements file becomes kernels as the vendor's library would launch them
 //! ([`ops`]): a [`kernel::Kernel`] with a schedule drawn from the `vendor` [`kernel::Target`]
 //! ([`vendor()`]). The two make a tile program, whose `Work` is read off by the walker that plans use
-//! too, and [`machine::predict`] says what that costs. What the clock of a source adds is a constant of
-//! the source. Every number that was chosen after a look at measurements stands in `constants.toml`.
+//! too, and [`machine::predict`] says what that costs. What a source's way of measuring adds is a
+//! constant. Every number that was chosen after a look at measurements is in `constants.toml`.
 //!
 //! The crate runs nothing and knows no device, no runtime and no ONNX.
 #![forbid(unsafe_code)]

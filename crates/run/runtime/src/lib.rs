@@ -1,8 +1,8 @@
 //! Engines, sessions and streams: verified plans run for requests.
 //!
 //! An [`Engine`] owns devices with resident workers and serves all its sessions. A [`Session`] runs
-//! one program; its current plan is one atomic pointer ([`Session::swap`]), so plans change beside
-//! the traffic. Planning happens behind the [`plan::Planner`] trait: this crate links no planner.
+//! one program; its current plan is one atomic pointer ([`Session::swap`]), so plans change while
+//! requests run. Planning happens behind the [`plan::Planner`] trait: this crate links no planner.
 #![forbid(unsafe_code)]
 
 mod admission;

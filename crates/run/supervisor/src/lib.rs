@@ -2,8 +2,8 @@
 //! without clocks, threads or I/O.
 //!
 //! [`admission::Scheduler`] admits requests of many sessions and hands out workers,
-//! [`batching::Batcher`] joins requests that agree, and [`supervise::Supervisor`] watches what happens
-//! and changes the division that [`plan::division::choose`] made. Each is a `step(now, event) -> actions`:
+//! [`batching::Batcher`] joins requests of equal shapes into a batch, and [`supervise::Supervisor`] observes the
+//! engine and changes the division that [`plan::division::choose`] made. Each is a `step(now, event) -> actions`:
 //! the runtime calls it live, the simulator in virtual time, and a recorded log replays to the same
 //! decisions. No device, thread or clock is known here.
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! Plans on the CPU: tile programs, resident workers, and the present CPU described and measured.
 //!
 //! [`CpuDevice`] compiles a block of a verified plan into operations on whole tiles (crate `microkernels` has
-//! the loops) and runs requests on threads that never leave. It plans nothing.
+//! the loops) and runs requests on resident threads. It plans nothing.
 
 pub mod calibrate;
 mod code;

@@ -1,17 +1,17 @@
-//! A [`cuda::Driver`] made of the PTX emulator: GPUs that exist only here.
+//! A [`cuda::Driver`] made of the PTX emulator: emulated GPUs.
 //!
-//! Streams are queues that go on when somebody waits for them, asks whether they are done, or reads a
-//! word of pinned memory with an order: the host's polling is what lets kernels run, so that the same
-//! program does the same every time. Kernels of different streams take turns. Events carry emulated
-//! time: what a launch takes is derived from what it executed and moved, and from the GPU's figures;
+//! A stream runs only while the host waits for it, asks whether it is done, or reads a word of pinned memory
+//! atomically. So the host's polling lets kernels run, and every run of a program is the same. Kernels of
+//! different streams take turns. Events carry emulated
+//! time: the time of a launch is derived from what it executed and moved, and from the GPU's figures;
 //! kernels that overlap do not slow each other down. A kernel whose CTAs wait for each other or for the
 //! host keeps time per CTA while it runs, and the host's clock goes on with what it reads of it. Calls of
 //! the driver take the host no time, which favours programs that make many. Loading or unloading a module and
 //! getting or freeing memory wait for everything that was launched, as the real driver may; when what runs
 //! can never end by itself, that is an error with every warp's state instead of a hang.
 //!
-//! [`Fault`]s make calls fail. What the emulator finds wrong with a kernel fails the stream it ran in;
-//! what would be an illegal access on a GPU loses the GPU.
+//! [`Fault`]s make calls fail. A kernel with which the emulator finds something wrong fails its stream;
+//! an illegal access makes the GPU unusable, as on a real one.
 //!
 //! Never here: planning, tile programs, the host's clock as a measure of anything.
 #![forbid(unsafe_code)]

@@ -452,7 +452,7 @@ impl State {
             }
             return false;
         }
-        launch.again = self.machine.memory.in_use() <= AGAIN;
+        launch.repeat_findings = self.machine.memory.in_use() <= AGAIN;
         match self.machine.run(code, &launch) {
             Ok(o) => {
                 q.unfinished = o.unfinished;

@@ -148,10 +148,10 @@ impl Device for CudaDevice {
             return host.compile_from(own, 0, weights, packed, shelf, None);
         }
         // Modules and memory are made while no kernel stays.
-        let _rested = self.gpu.rest()?;
-        let make = |spare| {
+        let _no_resident = self.gpu.without_resident()?;
+        let make = |reserved| {
             let (gpu, place) = (gpu.clone(), place.clone());
-            CudaExecutable::new(gpu, place, (plan.clone(), block), weights, host, spare)
+            CudaExecutable::new(gpu, place, (plan.clone(), block), weights, host, reserved)
         };
         let way = self.request_way(plan.plan()).map(|t| t.way);
         let asked = self.gpu.options.launch.or(plan.plan().launch);
@@ -160,15 +160,15 @@ impl Device for CudaDevice {
         }
         // Where weights are streamed, the kernel's room comes from that of weights that stay; with more of
         // them streamed the tables are a little longer.
-        let mut spare = 0;
+        let mut reserved = 0;
         for _ in 0..4 {
-            let made = match make(spare) {
-                Err(DeviceError::Memory { .. }) if spare > 0 => break,
+            let made = match make(reserved) {
+                Err(DeviceError::Memory { .. }) if reserved > 0 => break,
                 made => made?,
             };
             match ResidentExecutable::over(made)? {
                 ResidentStart::Made(e) => return Ok(e),
-                ResidentStart::Short(bytes) => spare = bytes,
+                ResidentStart::Short(bytes) => reserved = bytes,
             }
         }
         Ok(Arc::new(make(0)?))

@@ -68,7 +68,7 @@ pub(crate) struct CudaExecutable {
     pub block: usize,
     pub steps: CompiledSteps,
     pub params: Params,
-    pub kept: PersistentBuffers,
+    pub persistent: PersistentBuffers,
     /// Offset of each buffer in a request's memory; `None` for those that stay.
     pub places: Vec<Option<u64>>,
     /// Offset of the words for faults, and bytes in all.
@@ -76,13 +76,13 @@ pub(crate) struct CudaExecutable {
     pub frame_bytes: u64,
     /// Offset of the words for arrivals.
     pub arrivals: u64,
-    /// Bytes of device memory that were kept free beside weights and a frame.
-    pub spare: u64,
+    /// Bytes of device memory that stay free for a resident kernel, beside weights and a frame.
+    pub reserved_bytes: u64,
     pub staged_bytes: usize,
     pub inputs: Vec<Port>,
     pub outputs: Vec<Port>,
     /// Offset in pinned memory of what each step copies.
-    pub roads: Vec<usize>,
+    pub staging_offsets: Vec<usize>,
     /// Whether launches in a row are queued as graphs.
     pub graphs: bool,
     /// The host's part, where the plan is over the host and this device.
@@ -93,7 +93,7 @@ pub(crate) struct CudaExecutable {
 pub(crate) struct HostSide {
     pub part: HostPart,
     /// What init made.
-    pub kept: HostMemory,
+    pub init_results: HostMemory,
     pub weights: Arc<WeightStore>,
 }
 
@@ -226,7 +226,7 @@ impl CudaExecutable {
         (plan, block): (Arc<VerifiedPlan>, usize),
         weights: &Arc<WeightStore>,
         host: Option<&dyn Device>,
-        spare: u64,
+        reserved_bytes: u64,
     ) -> Result<CudaExecutable, DeviceError> {
         let b = block_of(&plan, block)?;
         let own = plan.plan().devices.len().saturating_sub(1) as u32;
@@ -239,7 +239,7 @@ impl CudaExecutable {
             None => None,
             Some(h) => Some(HostSide {
                 part: HostPart::new(h, &plan, b, &b.steps, &mut params)?,
-                kept: HostMemory::new(b, |k| *k == BufferKind::Init)?,
+                init_results: HostMemory::new(b, |k| *k == BufferKind::Init)?,
                 weights: weights.clone(),
             }),
         };
@@ -277,31 +277,31 @@ impl CudaExecutable {
             b.states.iter().map(|s| s.output).collect(),
             false,
         );
-        let roads = steps.work.iter().map(|w| match w {
+        let offsets = steps.work.iter().map(|w| match w {
             Work::CopyDirection(r) => room(r.to),
             _ => 0,
         });
-        let roads = roads.collect();
+        let staging_offsets = offsets.collect();
         let at = (&*plan, block, own);
-        let both = host.zip(beside.as_mut().map(|b| &mut b.kept));
-        let needs = frame_bytes.saturating_add(spare);
-        let kept = PersistentBuffers::new(&gpu, at, b, weights, &steps, needs, both)?;
+        let both = host.zip(beside.as_mut().map(|b| &mut b.init_results));
+        let needs = frame_bytes.saturating_add(reserved_bytes);
+        let persistent = PersistentBuffers::new(&gpu, at, b, weights, &steps, needs, both)?;
         Ok(CudaExecutable {
             gpu,
             place,
             block,
             steps,
             params,
-            kept,
+            persistent,
             places,
             faults,
             frame_bytes,
             arrivals: frame_bytes,
-            spare,
+            reserved_bytes,
             staged_bytes: staged,
             inputs,
             outputs,
-            roads,
+            staging_offsets,
             graphs: false,
             beside,
             plan,
@@ -316,7 +316,7 @@ impl CudaExecutable {
 
 impl Executable for CudaExecutable {
     fn new_frame(&self) -> Result<Frame, DeviceError> {
-        let _rested = self.gpu.rest()?;
+        let _no_resident = self.gpu.without_resident()?;
         let b = block_of(&self.plan, self.block)?;
         let failed = self.failed("the memory of a request");
         let stream = || Stream::new(&self.gpu.context, 0).map_err(&failed);
@@ -371,8 +371,8 @@ impl Executable for CudaExecutable {
             timeline,
             stop_after,
         };
-        let kept = self.lent_states(states)?;
-        self.drained(frame, asked, kept)
+        let states = self.lent_states(states)?;
+        self.drained(frame, asked, states)
     }
 
     fn run_unified(
@@ -417,7 +417,7 @@ impl Executable for CudaExecutable {
     }
 
     fn packed_bytes(&self) -> u64 {
-        self.kept.device_bytes + self.kept.streamed_bytes
+        self.persistent.device_bytes + self.persistent.streamed_bytes
     }
 }
 
@@ -445,26 +445,26 @@ impl CudaExecutable {
         &self,
         frame: &mut Frame,
         asked: Asked<'_, '_>,
-        mut kept: StateBuffers<'_>,
+        mut states: StateBuffers<'_>,
     ) -> Result<(), DeviceError> {
         if asked.permit.called_off() {
             return Err(DeviceError::Cancelled);
         }
-        let _rested = self.gpu.rest()?;
+        let _no_resident = self.gpu.without_resident()?;
         let f = frame.0.downcast_mut::<CudaFrame>();
         let f = f.ok_or_else(|| {
             self.refused("the frame was made by another executable; make one with new_frame")
         })?;
-        kept.exchange(&mut f.host);
+        states.exchange(&mut f.host);
         let cut = asked.stop_after.is_some();
-        let done = self.request(f, asked, &kept);
-        kept.exchange(&mut f.host);
+        let done = self.request(f, asked, &states);
+        states.exchange(&mut f.host);
         if done.is_err() {
             let _ = f.copies.synchronize();
             let _ = f.compute.synchronize();
         }
         // Weights that were on their way for steps which did not run.
-        if let (true, Some(ring)) = (done.is_err() || cut, &self.kept.ring) {
+        if let (true, Some(ring)) = (done.is_err() || cut, &self.persistent.ring) {
             let ring = ring.lock().unwrap_or_else(PoisonError::into_inner);
             let _ = ring.copies.synchronize();
         }
@@ -498,7 +498,7 @@ impl CudaExecutable {
     /// Whether every step has a launch of its own in a request whose launches are `timed` or not: so that each has a
     /// time, or is behind the weights that are brought for it.
     fn apart(&self, timed: bool) -> bool {
-        timed || self.kept.loads.iter().any(|l| !l.is_empty())
+        timed || self.persistent.loads.iter().any(|l| !l.is_empty())
     }
 
     /// The way by which the block's kernels are launched for a request whose launches are `timed` or not.
@@ -529,17 +529,17 @@ impl CudaExecutable {
         &self,
         f: &mut CudaFrame,
         mut r: Asked<'_, '_>,
-        kept: &StateBuffers<'_>,
+        states: &StateBuffers<'_>,
     ) -> Result<(), DeviceError> {
         let b = block_of(&self.plan, self.block)?;
         let start = Instant::now();
-        self.counts(b, &r, kept)?;
+        self.counts(b, &r, states)?;
         let p = f.bound.at(r.symbols)?;
         self.sizes(p, &r)?;
         let all = self.steps.names.len();
         let count = r.stop_after.map_or(all, |s| (s as usize + 1).min(all));
-        let streamed = (0..all).filter(|&s| !self.kept.loads[s].is_empty());
-        let ring = self.kept.ring.as_ref();
+        let streamed = (0..all).filter(|&s| !self.persistent.loads[s].is_empty());
+        let ring = self.persistent.ring.as_ref();
         let watch = match &r.timeline {
             Some(_) => Some(Watch::new(
                 &self.gpu,
@@ -587,10 +587,10 @@ impl CudaExecutable {
             permit: r.permit,
             ahead: VecDeque::new(),
             graphs: graphs.then_some(&mut f.graphs),
-            spare: None,
+            reusable_event: None,
             fetched: vec![],
         };
-        self.lend(&mut g, b, &r, kept);
+        self.lend(&mut g, b, &r, states);
         let waits = self.give(&mut g, &r)?;
         let failed = self.failed("a request");
         let faults = self.steps.may_fault();
@@ -629,12 +629,12 @@ impl CudaExecutable {
         &self,
         b: &Block,
         r: &Asked<'_, '_>,
-        kept: &StateBuffers<'_>,
+        states: &StateBuffers<'_>,
     ) -> Result<(), DeviceError> {
         let same = r.symbols.len() == b.symbols.len()
             && r.inputs.len() == self.inputs.len()
             && r.outputs.len() == self.outputs.len()
-            && kept.count == b.states.len();
+            && states.count == b.states.len();
         let why = "symbols, inputs, outputs or states are not as many as the block has";
         same.then_some(()).ok_or_else(|| self.refused(why))
     }
@@ -658,7 +658,7 @@ impl CudaExecutable {
         g: &mut StreamRequest<'_>,
         b: &Block,
         r: &Asked<'_, '_>,
-        kept: &StateBuffers<'_>,
+        states: &StateBuffers<'_>,
     ) {
         for (port, out) in self.outputs.iter().zip(&r.outputs) {
             if port.here && self.lendable(b, port) {
@@ -672,11 +672,11 @@ impl CudaExecutable {
                 };
             }
         }
-        for &(buffer, at) in &kept.here {
+        for &(buffer, at) in &states.here {
             g.lent[buffer] = Some(at);
         }
         if self.gpu.unified() {
-            self.lend_roads(g, b);
+            self.lend_copies(g, b);
         }
     }
 
@@ -722,7 +722,7 @@ impl CudaExecutable {
                 }
                 Work::Host(_) => g.host(step, p)?,
                 Work::Far => g.far(step, p)?,
-                Work::CopyDirection(r) => g.road(step, r, p)?,
+                Work::CopyDirection(r) => g.copy(step, r, p)?,
             }
             // What no later step writes can leave while they run.
             for (port, out) in self.outputs.iter().zip(&r.outputs) {
@@ -796,8 +796,8 @@ impl CudaExecutable {
     }
 
     /// Where both sides see one memory: kernels write what the host reads into what it reads from.
-    fn lend_roads(&self, g: &mut StreamRequest<'_>, b: &Block) {
-        for (w, &staged) in self.steps.work.iter().zip(&self.roads) {
+    fn lend_copies(&self, g: &mut StreamRequest<'_>, b: &Block) {
+        for (w, &staged) in self.steps.work.iter().zip(&self.staging_offsets) {
             let Work::CopyDirection(r) = w else { continue };
             let (from, to) = (&b.buffers[r.from as usize], &b.buffers[r.to as usize]);
             let lent = &mut g.lent[r.from as usize];

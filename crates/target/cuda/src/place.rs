@@ -105,10 +105,9 @@ impl Gpu {
         }
     }
 
-    /// Lets a kernel that stays finish what it was given and leave; none is started while what this
-    /// gives is held. Calls of the driver that may wait for running kernels, and kernels that would
-    /// wait for its SMs, come meanwhile.
-    pub fn rest(&self) -> Result<OwnerLock<'_>, DeviceError> {
+    /// Waits until a resident kernel has finished its requests and ended. No other one starts while the returned lock is
+    /// held. Calls of the driver that may wait for running kernels, and kernels that would wait for its SMs, need it.
+    pub fn without_resident(&self) -> Result<OwnerLock<'_>, DeviceError> {
         loop {
             let now = self.stays.now();
             self.alive()?;
@@ -205,7 +204,7 @@ impl Remote for CudaMemory {
     }
 
     fn upload(&self, from: &[u8]) -> Result<(), DeviceError> {
-        let _rested = self.gpu.rest()?;
+        let _no_resident = self.gpu.without_resident()?;
         let done = match &self.kind {
             _ if from.is_empty() => return Ok(()),
             Kind::Shared(p) => p.write(0, from),
@@ -218,7 +217,7 @@ impl Remote for CudaMemory {
     }
 
     fn download(&self, to: &mut [u8]) -> Result<(), DeviceError> {
-        let _rested = self.gpu.rest()?;
+        let _no_resident = self.gpu.without_resident()?;
         let done = match &self.kind {
             _ if to.is_empty() => return Ok(()),
             Kind::Shared(p) => p.read(0, to),
@@ -237,7 +236,7 @@ impl Remote for CudaMemory {
         if self.bytes == 0 {
             return Ok(());
         }
-        let _rested = self.gpu.rest()?;
+        let _no_resident = self.gpu.without_resident()?;
         let failed = |e| self.gpu.failed("a value", e);
         let context = &self.gpu.context;
         let stream = Stream::new(context, 0).map_err(failed)?;
@@ -261,7 +260,7 @@ impl Place for CudaPlace {
     }
 
     fn allocate(&self, bytes: u64) -> Result<Arc<dyn Remote>, DeviceError> {
-        let _rested = self.0.rest()?;
+        let _no_resident = self.0.without_resident()?;
         Ok(Arc::new(CudaMemory::new(&self.0, bytes)?))
     }
 }

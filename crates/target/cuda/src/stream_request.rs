@@ -61,7 +61,7 @@ impl Far<'_> {
         HostView {
             inputs: self.inputs,
             weights: &self.beside.weights,
-            kept: Some(&self.beside.kept),
+            kept: Some(&self.beside.init_results),
         }
     }
 }
@@ -89,8 +89,8 @@ pub(crate) struct StreamRequest<'a> {
     pub ahead: VecDeque<(usize, usize)>,
     /// Graphs of the frame; none where every launch is queued by itself.
     pub graphs: Option<&'a mut Graphs>,
-    /// One of those that was waited for.
-    pub spare: Option<usize>,
+    /// One of these events that was waited for, to be recorded once more.
+    pub reusable_event: Option<usize>,
     /// Values on their way to the host in pieces: where they are staged, and the first of the events behind the
     /// pieces, one each.
     pub fetched: Vec<(usize, usize)>,
@@ -106,11 +106,11 @@ impl StreamRequest<'_> {
             return at;
         }
         let base = self.memory.ptr();
-        match (self.e.places[buffer], &self.e.kept.list[buffer]) {
+        match (self.e.places[buffer], &self.e.persistent.list[buffer]) {
             (Some(at), _) => base.offset(at),
             (None, PersistentBuffer::Host(_)) => {
                 let n = self.loads.iter().position(|&l| l == step);
-                let own = self.e.kept.loads[step].iter().find(|l| l.0 == buffer);
+                let own = self.e.persistent.loads[step].iter().find(|l| l.0 == buffer);
                 match (n, own, &self.ring) {
                     (Some(n), Some((_, at)), Some(r)) => r.slots[n % r.slots.len()].at.offset(*at),
                     _ => DevicePtr(0),
@@ -129,7 +129,7 @@ impl StreamRequest<'_> {
         {
             let done = self.events[e].synchronize();
             done.map_err(self.e.failed("a request"))?;
-            self.spare = Some(e);
+            self.reusable_event = Some(e);
         }
         match self.permit.called_off() {
             true => Err(DeviceError::Cancelled),
@@ -250,8 +250,8 @@ impl StreamRequest<'_> {
             slot.filled.synchronize().map_err(&failed)?;
             ring.copies.wait(&slot.read).map_err(&failed)?;
         }
-        for &(b, at) in &self.e.kept.loads[step] {
-            let PersistentBuffer::Host(h) = &self.e.kept.list[b] else {
+        for &(b, at) in &self.e.persistent.loads[step] {
+            let PersistentBuffer::Host(h) = &self.e.persistent.list[b] else {
                 continue;
             };
             let bytes = h.bytes();
@@ -328,7 +328,7 @@ impl StreamRequest<'_> {
             return Ok(());
         }
         let compute = self.compute;
-        let event = match self.spare.take() {
+        let event = match self.reusable_event.take() {
             None => self.event(compute)?,
             Some(e) => {
                 let again = self.events[e].record(compute);
@@ -388,7 +388,7 @@ impl StreamRequest<'_> {
             let view = HostView {
                 inputs: f.inputs,
                 weights: &f.beside.weights,
-                kept: Some(&f.beside.kept),
+                kept: Some(&f.beside.init_results),
             };
             let part = &f.beside.part;
             let block = (f.block, self.permit.cancel);
@@ -401,45 +401,45 @@ impl StreamRequest<'_> {
     }
 
     /// A copy between the two memories, in the order of the steps.
-    pub fn road(
+    pub fn copy(
         &mut self,
         step: usize,
-        road: &CopyDirection,
+        copy: &CopyDirection,
         p: &[i64],
     ) -> Result<(), DeviceError> {
         let short = || {
             let why = "what it copies is shorter than its shape";
             self.e.steps.error(step, why.into())
         };
-        let n = road.bytes(p).ok_or_else(short)?;
+        let n = copy.bytes(p).ok_or_else(short)?;
         if n == 0 {
             return Ok(());
         }
         let failed = self.e.failed("a copy");
         let (gpu, pinned, compute) = (&self.e.gpu, self.pinned, self.compute);
-        let staged = self.e.roads[step];
-        if gpu.unified() && road.up {
+        let staged = self.e.staging_offsets[step];
+        if gpu.unified() && copy.up {
             // The kernels read it where the host put it.
             if let Some(f) = &self.far {
-                let bytes = f.memory.bytes(f.block, road.from, f.view());
+                let bytes = f.memory.bytes(f.block, copy.from, f.view());
                 let bytes = bytes.get(..n).ok_or_else(short)?;
                 staging::write(pinned, staged, bytes).map_err(&failed)?;
             }
-            self.lent[road.to as usize] = Some(pinned.device_ptr().offset(staged as u64));
+            self.lent[copy.to as usize] = Some(pinned.device_ptr().offset(staged as u64));
             return Ok(());
         }
-        let here = if road.up { road.to } else { road.from };
+        let here = if copy.up { copy.to } else { copy.from };
         let at = self.address(here as usize, step);
-        let what = match road.up {
+        let what = match copy.up {
             true => (Activity::Upload, step, n as u64),
             false => (Activity::Download, step, n as u64),
         };
         let range = staged..staged + n;
-        if road.up {
+        if copy.up {
             let Some(f) = &self.far else {
                 return Ok(());
             };
-            let bytes = f.memory.bytes(f.block, road.from, f.view());
+            let bytes = f.memory.bytes(f.block, copy.from, f.view());
             let bytes = bytes.get(..n).ok_or_else(short)?;
             gpu.sent(n as u64);
             return Watch::around(&mut self.watch, gpu, compute, COMPUTE, what, || {
@@ -459,7 +459,7 @@ impl StreamRequest<'_> {
         compute.synchronize().map_err(&failed)?;
         let e = self.e;
         if let Some(f) = &mut self.far {
-            let to = f.memory.bytes_mut(road.to).get_mut(..n);
+            let to = f.memory.bytes_mut(copy.to).get_mut(..n);
             let to = to.ok_or_else(|| {
                 let why = "what it copies is shorter than its shape";
                 e.steps.error(step, why.into())
@@ -481,7 +481,8 @@ impl StreamRequest<'_> {
         h.run(
             p,
             &|b, to| {
-                if let (None, PersistentBuffer::Host(k)) = (self.e.places[b], &self.e.kept.list[b])
+                if let (None, PersistentBuffer::Host(k)) =
+                    (self.e.places[b], &self.e.persistent.list[b])
                 {
                     let n = to.len();
                     to.copy_from_slice(&k.bytes()[..n]);

@@ -591,12 +591,12 @@ fn what_changes_is_touched_behind_the_wait_for_the_kernels_before() {
         ("'x' is read before", false, [&[], one(&wait), &[]]),
         ("'y' is written before", true, [&[], &[], one(&wait)]),
         (
-            "may be launched before those before are over",
+            "may start before earlier kernels are over",
             true,
             [one(&next), one(&wait), &[]],
         ),
         (
-            "by a program that waits for none",
+            "although this one waits for no earlier kernel",
             true,
             [&[], &[], one(&next)],
         ),
@@ -618,5 +618,5 @@ fn what_changes_is_touched_behind_the_wait_for_the_kernels_before() {
     let x = (0..ALL).map(f64::from).collect();
     let mut memory = Elements([x, vec![-1.0; THREADS as usize]]);
     let e = run(&broken, &|_| None, &mut memory, 0..1, u64::MAX).unwrap_err();
-    assert!(e.contains("before the kernels before are over"), "{e}");
+    assert!(e.contains("before earlier kernels are over"), "{e}");
 }

@@ -14,18 +14,18 @@
 //! and global memory, barriers that only part of a warp reaches. Races are judged by happens-before:
 //! program order, barriers of CTA and warp, and release to acquire as far as both scopes reach, the
 //! host included. Every thread's accesses are told apart; of the reads since a word's last write,
-//! two are remembered, so that a third unordered reader can hide behind them. Lanes of a warp are not
-//! ordered by walking together: that takes a `bar.warp.sync`. Products of warpgroups and bulk copies
-//! are parties of their own, of whose accesses a thread knows when it has waited for them. What ordinary
-//! instructions wrote they may read behind a `fence.proxy.async` of the writer, and a warp leaves the
-//! registers of its products alone until `wgmma.wait_group`.
+//! two are remembered, so that a third unordered reader can be missed. Lanes of a warp are not
+//! ordered by running in step: that takes a `bar.warp.sync`. Products of warpgroups and bulk copies
+//! are judged as threads of their own; a thread is ordered after them when it has waited for them. They may read
+//! what ordinary instructions wrote after a `fence.proxy.async` of the writer, and a warp may not use the
+//! registers of its products until `wgmma.wait_group`.
 //!
 //! # What differs from a device
 //!
-//! Memory is sequentially consistent, so that a missing fence is reported, never suffered. Numbers are
+//! Memory is sequentially consistent: a missing fence is reported, but changes no result. Numbers are
 //! those of IEEE 754 with the rounding asked for; `.approx` functions are computed in f64 and rounded
-//! once, nearer than any device; `mma` and `wgmma` add their products one by one in f32, in the order of
-//! k. `wgmma` reads its factors when the last warp of its warpgroup comes to it. Clocks count the warp's
+//! once, more exactly than on any device; `mma` and `wgmma` add their products one by one in f32, in the order of
+//! k. `wgmma` reads its factors when the last warp of its warpgroup reaches it. Clocks count the warp's
 //! instructions. A group of lanes that only re-reads the same words is parked until one of them is
 //! written. Bulk copies end at a step that the seed chooses. The scope of a cluster reaches as far as that
 //! of the device. Tensor maps are those of [`tensor_map`]. Textures, im2col, calls through registers and
@@ -36,11 +36,11 @@
 //! A 512^3 product of f16 (`tests/suite/ptx/gemm.ptx`, 235 thousand instructions of warps) takes about
 //! half a second with every check and half of that without; checking races takes 32 bytes for every
 //! word touched. CTAs that use no atomics and no strong accesses or fences beyond their own run on all
-//! cores; what one of them is found to do wrong makes the run start again on one, in the order of its
+//! cores; if something wrong is found, the run is repeated on one core, in the order of its
 //! seed.
 //!
-//! Time is what a [`InstructionTimes`] says that instructions, sectors and looks at others' words take, for launches
-//! whose CTAs wait for each other or for the host; without one, clocks count instructions.
+//! In launches whose CTAs wait for each other or for the host, an [`InstructionTimes`] says how long instructions,
+//! sectors and reads of other CTAs' words take; without one, clocks count instructions.
 //!
 //! [`Machine::time`] goes further: on a GPU described by plain numbers it says where the cycles of each warp
 //! go, by reason and by line.

@@ -1,5 +1,5 @@
-//! shopfloor for C: models are loaded from files and memory, described, run and planned. `include/shopfloor.h` is
-//! made of this crate by cbindgen, and `docs/c.md` explains it.
+//! shopfloor for C: models are loaded from files and memory, described, run and planned. cbindgen makes
+//! `include/shopfloor.h` from this crate, and `docs/c.md` explains it.
 //!
 //! # Safety
 //! Every function here is called from C, and no other library has functions whose names begin with `shopfloor_`.

@@ -1,5 +1,5 @@
 //! The class over a session of the library.
-use crate::trace::Kept;
+use crate::trace::Recording;
 use crate::{errors, ports, trace, value, views};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -68,7 +68,7 @@ pub struct Session {
     /// What it runs on.
     device: String,
     /// What requests left for a trace, where they are recorded.
-    pub(crate) kept: Option<Mutex<Kept>>,
+    pub(crate) kept: Option<Mutex<Recording>>,
 }
 
 /// What a session is made of beside its model.
@@ -118,7 +118,7 @@ impl Session {
     #[pyo3(signature = (source, options))]
     fn new(py: Python<'_>, source: Source, options: Options) -> PyResult<Session> {
         let inner = py.detach(|| open(source, &options)).map_err(errors::of)?;
-        let kept = options.recorded.then(|| Mutex::new(Kept::default()));
+        let kept = options.recorded.then(|| Mutex::new(Recording::default()));
         let device = options.device;
         Ok(Session {
             inner,

@@ -16,21 +16,21 @@ struct One {
 }
 
 /// Requests since the session began.
-pub struct Kept {
+pub struct Recording {
     began: Instant,
     all: Vec<One>,
 }
 
-impl Default for Kept {
-    fn default() -> Kept {
-        Kept {
+impl Default for Recording {
+    fn default() -> Recording {
+        Recording {
             began: Instant::now(),
             all: Vec::new(),
         }
     }
 }
 
-fn lock(kept: &Mutex<Kept>) -> std::sync::MutexGuard<'_, Kept> {
+fn lock(kept: &Mutex<Recording>) -> std::sync::MutexGuard<'_, Recording> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -38,7 +38,7 @@ fn lock(kept: &Mutex<Kept>) -> std::sync::MutexGuard<'_, Kept> {
 pub fn run(
     session: &Session,
     named: &[(&str, &Tensor)],
-    kept: &Mutex<Kept>,
+    kept: &Mutex<Recording>,
 ) -> Result<Outputs, Error> {
     let (began, full) = {
         let kept = lock(kept);
@@ -62,7 +62,7 @@ pub fn run(
 }
 
 /// When each request began, in microseconds, and its trace; they are kept no longer.
-pub fn taken(session: &Session, kept: &Mutex<Kept>) -> Vec<(f64, String)> {
+pub fn taken(session: &Session, kept: &Mutex<Recording>) -> Vec<(f64, String)> {
     let all = std::mem::take(&mut lock(kept).all);
     let trace = |one: One| {
         let timelines = [one.timeline];

@@ -9,7 +9,7 @@ use layout::{DType, Dim};
 const F: DType = DType::F32;
 
 /// How one of the two caches is kept.
-pub(super) struct Kept {
+pub(super) struct QuantisedCache {
     /// Scales, to be broadcast against [batch, heads, positions, columns].
     scale: ValueId,
     /// 8 or 4.
@@ -23,7 +23,7 @@ pub(super) fn cache_form<'m>(
     what: &str,
     at: usize,
     past: Option<ValueId>,
-) -> Lowered<Option<Kept>> {
+) -> Lowered<Option<QuantisedCache>> {
     let kind = n.text(&format!("{what}_quant_type"), "NONE")?;
     let bits = n.int("kv_cache_bit_width", 0)?;
     let scale = n.opt(at);
@@ -69,7 +69,7 @@ pub(super) fn cache_form<'m>(
         }
         scale
     };
-    Ok(Some(Kept { scale, bits }))
+    Ok(Some(QuantisedCache { scale, bits }))
 }
 
 /// New positions [b, h, s, d] as the cache holds them.
@@ -78,7 +78,7 @@ pub(super) fn packed<'m>(
     n: &NodeView<'m>,
     what: &str,
     x: ValueId,
-    k: &Kept,
+    k: &QuantisedCache,
 ) -> Lowered<ValueId> {
     let (low, high) = if k.bits == 8 {
         (-128.0, 127.0)
@@ -140,7 +140,7 @@ pub(super) fn unpacked<'m>(
     n: &NodeView<'m>,
     what: &str,
     x: ValueId,
-    k: &Kept,
+    k: &QuantisedCache,
     d: DType,
 ) -> Lowered<ValueId> {
     let x = if k.bits == 4 {

@@ -214,7 +214,7 @@ impl Fuser<'_> {
             subject: node,
             choice,
             alternatives: vec![],
-            reason: "its tile is fed from the other's while it is near".into(),
+            reason: "it uses the other's result tile by tile, before the tile leaves the cache or registers".into(),
         });
     }
 

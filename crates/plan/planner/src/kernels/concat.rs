@@ -36,7 +36,7 @@ pub(crate) struct ConcatPlaces {
 impl ConcatPlaces {
     /// The concatenation that each value is written into, where it can be.
     pub(crate) fn new(graph: &Graph, groups: &[Group], is_output: &[bool]) -> ConcatPlaces {
-        let mut joined = ConcatPlaces::default();
+        let mut concats = ConcatPlaces::default();
         // Memory is of one block of steps: nothing may split a request between the two.
         let mut block = vec![0usize; graph.nodes.len()];
         let mut blocks = 0;
@@ -75,14 +75,14 @@ impl ConcatPlaces {
                     && inputs.fits(graph, axis, v)
                     && !is_output[made.0 as usize]
                 {
-                    let home = joined.home.entry(made).or_insert((n, v));
+                    let home = concats.home.entry(made).or_insert((n, v));
                     if size(n) > size(home.0) {
                         *home = (n, v);
                     }
                 }
             }
         }
-        joined
+        concats
     }
 
     /// Whether others write to program value `ix` too.
@@ -199,11 +199,11 @@ impl Lowering<'_> {
 
     /// The concatenation that `v` is written into, its axis, and its dimensions' order, where it has no memory yet.
     fn homeless(&self, v: ValueId, order: &[usize]) -> Option<(NodeId, usize, Vec<usize>)> {
-        let (n, input) = *self.joined.home.get(&v)?;
+        let (n, input) = *self.concats.home.get(&v)?;
         let Op::Concat { axis } = self.graph.node(n).op else {
             return None;
         };
-        if self.joined.places.contains_key(&n) {
+        if self.concats.places.contains_key(&n) {
             return None;
         }
         // Outputs, and what others than their makers' views see, are row-major.
@@ -218,7 +218,7 @@ impl Lowering<'_> {
     /// Gives concatenation `n` its memory.
     fn place_at(&mut self, (n, axis): (NodeId, usize), whole: Located, order: Vec<usize>) {
         let node = self.graph.node(n);
-        self.joined.shared.insert(whole.ix);
+        self.concats.shared.insert(whole.ix);
         let (mut at, mut starts) = (Dim::ZERO, BTreeMap::new());
         for &i in &node.inputs {
             starts.entry(i).or_insert_with(|| at.clone());
@@ -229,18 +229,18 @@ impl Lowering<'_> {
             order,
             starts,
         };
-        self.joined.places.insert(n, place);
+        self.concats.places.insert(n, place);
     }
 
     /// The part of its concatenation's memory that `v` has.
     fn part(&mut self, v: ValueId, order: &[usize], touched: &[ValueIx]) -> Option<Located> {
-        let (n, input) = *self.joined.home.get(&v)?;
+        let (n, input) = *self.concats.home.get(&v)?;
         let node = self.graph.node(n);
         let Op::Concat { axis } = node.op else {
             return None;
         };
         let out = node.outputs[0];
-        let place = self.joined.places.get(&n)?;
+        let place = self.concats.places.get(&n)?;
         let whole = &place.whole;
         let long = |order: &[usize]| -> Vec<usize> {
             let is = |d: &&usize| !self.shape(out)[**d].is_one();
@@ -260,7 +260,7 @@ impl Lowering<'_> {
             return None;
         }
         let ix = whole.ix;
-        self.joined.filled.insert((n, input));
+        self.concats.filled.insert((n, input));
         Some(Located { ix, layout })
     }
 
@@ -288,7 +288,7 @@ impl Lowering<'_> {
         let graph = self.graph;
         let node = graph.node(n);
         let (&first, out) = (node.inputs.first()?, node.outputs[0]);
-        let (home, as_itself) = *self.joined.home.get(&first)?;
+        let (home, as_itself) = *self.concats.home.get(&first)?;
         let larger = graph.node(home);
         if home == n
             || as_itself != first
@@ -298,13 +298,13 @@ impl Lowering<'_> {
         }
         let from = larger.inputs.iter().position(|&v| v == first)?;
         let there = larger.inputs.get(from..from + node.inputs.len())?;
-        if there != node.inputs || !there.iter().all(|&v| self.joined.has(home, v)) {
+        if there != node.inputs || !there.iter().all(|&v| self.concats.has(home, v)) {
             return None;
         }
         let at = larger.inputs[..from]
             .iter()
             .fold(Dim::ZERO, |at, &i| at + self.shape(i)[axis].clone());
-        let whole = self.joined.place(home)?;
+        let whole = self.concats.place(home)?;
         let layout = whole.layout.slice(axis, &at, 1, &self.shape(out)[axis])?;
         Some(Located {
             ix: whole.ix,
@@ -314,8 +314,8 @@ impl Lowering<'_> {
 
     /// Concatenations that `v`, written to its place, is a piece of.
     pub(crate) fn joins(&self, v: ValueId) -> Vec<NodeId> {
-        let home = self.joined.home.get(&v);
-        match home.filter(|(n, input)| self.joined.has(*n, *input)) {
+        let home = self.concats.home.get(&v);
+        match home.filter(|(n, input)| self.concats.has(*n, *input)) {
             Some(&(_, input)) => {
                 let all = self.readers[input.0 as usize].iter().copied();
                 all.filter(|&r| matches!(self.graph.node(r).op, Op::Concat { .. }))

@@ -38,7 +38,7 @@ impl Lowering<'_> {
             subject: nodes.join(", "),
             choice: format!("kernel '{}' as it was written", kernel.name),
             alternatives: vec![],
-            reason: format!("it is bound to {} and joined with nothing", spec.operator),
+            reason: format!("it is bound to {} and fused with nothing", spec.operator),
         });
         kernel.name = nodes.join(" ");
         let given = (!given.is_empty()).then(|| Arc::new(given));

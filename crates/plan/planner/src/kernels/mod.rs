@@ -51,7 +51,7 @@ pub(crate) struct Lowering<'a> {
     /// Nodes that are members of groups or stand alone; gathers that do not are left to their readers.
     pub grouped: Vec<bool>,
     /// What is written into concatenations when it is made.
-    pub joined: ConcatPlaces,
+    pub concats: ConcatPlaces,
     /// For every graph value the nodes that read it.
     pub readers: Vec<Vec<NodeId>>,
     /// Names of the program's values; with a number the last that was put behind it to make another.
@@ -435,7 +435,7 @@ impl<'a> Lowering<'a> {
             }
         }
         // An output of the model is the caller's memory: the init segment cannot fill it.
-        let shared = args.iter().any(|&a| self.joined.is_shared(a));
+        let shared = args.iter().any(|&a| self.concats.is_shared(a));
         let init = constant && symbols.is_empty() && !self.per_request && !shared;
         for (o, &a) in kernel.operands.iter().zip(&args) {
             if o.role == kernel::Role::Write {

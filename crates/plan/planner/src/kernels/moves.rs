@@ -71,7 +71,7 @@ impl Lowering<'_> {
             self.located[out.0 as usize] = Some(part);
             return Ok(());
         }
-        let to = match self.joined.place(n) {
+        let to = match self.concats.place(n) {
             Some(place) => place,
             None => {
                 // The memory order of the first input is kept, so that pieces stay long.
@@ -107,11 +107,11 @@ impl Lowering<'_> {
                 .collect();
             let from = self.fit(from, &want, self.dtype(v), self.name(v))?;
             let Some(piece) = to.layout.slice(axis, &at, 1, &extent) else {
-                return self.fail(n, "the joined dimension cannot be cut");
+                return self.fail(n, "the concatenated dimension cannot be cut");
             };
             at = at + extent.clone();
             let passed = extent.is_zero() && !(nothing && i == 0);
-            if passed || self.joined.has(n, v) {
+            if passed || self.concats.has(n, v) {
                 continue;
             }
             let place = Located {

@@ -279,7 +279,7 @@ fn what_cannot_be_in_time_is_turned_away_at_once_and_learned_from() {
 }
 
 #[test]
-fn a_deadline_counts_from_the_call_and_not_from_the_desk() {
+fn a_deadline_counts_from_the_call_and_not_from_the_arrival_at_the_scheduler() {
     let mut s = scheduler(1, &[policy(|p| p.deadline = Some(1.0))]);
     let waited = |id, cost_s, since_s| Request {
         since_s,

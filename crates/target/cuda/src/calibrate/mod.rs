@@ -59,9 +59,9 @@ pub fn texts(arch: u32) -> Vec<(&'static str, String)> {
 /// Amounts of work.
 struct Effort {
     /// Bytes of the working set in device memory, a power of two.
-    far: u64,
+    device_bytes: u64,
     /// The same of one that L2 holds.
-    near: u64,
+    l2_bytes: u64,
     /// Times that a working set is gone through, the first time and the second.
     passes: (u64, u64),
     /// The same for one SM alone.
@@ -71,7 +71,7 @@ struct Effort {
     /// Rounds of loads one after the other.
     chase: (u32, u32),
     /// Bytes of the largest working set that is chased through.
-    chase_far: u64,
+    chase_bytes: u64,
     /// Bytes of copies over the link.
     copies: (usize, usize),
     /// Launches.
@@ -92,28 +92,28 @@ impl Effort {
         let l2 = context.info().l2_bytes.max(1 << 20);
         if context.emulated_ns().is_some() {
             return Effort {
-                far: 4 << 20,
-                near: 1 << 20,
+                device_bytes: 4 << 20,
+                l2_bytes: 1 << 20,
                 passes: (1, 2),
                 alone: (1, 2),
                 rounds: (1, 3),
                 chase: (8, 24),
-                chase_far: 2 << 20,
+                chase_bytes: 2 << 20,
                 copies: (1 << 16, 1 << 20),
                 launches: (4, 20),
                 trips: 5,
                 most: 1,
             };
         }
-        let far = power((8 * l2).clamp(128 << 20, 1 << 30).min(free / 4));
+        let device_bytes = power((8 * l2).clamp(128 << 20, 1 << 30).min(free / 4));
         Effort {
-            far,
-            near: power(l2 / 3),
+            device_bytes,
+            l2_bytes: power(l2 / 3),
             passes: (2, 6),
             alone: (1, 3),
             rounds: (2_000, 6_000),
             chase: (1 << 10, 1 << 12),
-            chase_far: power(4 * l2).min(far),
+            chase_bytes: power(4 * l2).min(device_bytes),
             copies: (8 << 20, 64 << 20),
             launches: (200, 1000),
             trips: 1000,
@@ -315,11 +315,12 @@ impl Measured<'_> {
             image[here..here + 8].copy_from_slice(&next.to_le_bytes());
         }
         self.context.upload(at.ptr(), &image)?;
-        if bytes > self.effort.near {
+        if bytes > self.effort.l2_bytes {
             // What the copy left in L2 goes.
-            let other = self.memory(self.effort.far)?;
+            let other = self.memory(self.effort.device_bytes)?;
             let s = self.stream.id();
-            self.context.fill(other.ptr(), 0, self.effort.far, s)?;
+            self.context
+                .fill(other.ptr(), 0, self.effort.device_bytes, s)?;
             self.stream.synchronize()?;
         }
         // A small set is gone through before it counts; of a large one each run goes another part.
@@ -538,7 +539,7 @@ pub fn calibrate(
     let mut out = Calibration::new(base, &info, context.emulated_ns().is_some());
     let sms = m.sms();
     let e = &m.effort;
-    let levels = [("L2", e.near), ("device", e.far)];
+    let levels = [("L2", e.l2_bytes), ("device", e.device_bytes)];
     let mut parts: Vec<(String, Box<Part<'_>>)> = vec![];
     for (level, bytes) in levels {
         for read in [true, false] {
@@ -547,7 +548,7 @@ pub fn calibrate(
                 let at = m.memory(bytes)?;
                 m.context.fill(at.ptr(), 0x5a, bytes, m.stream.id())?;
                 // A cache is gone through so often that a launch does not count.
-                let many = (m.effort.far / bytes).max(1);
+                let many = (m.effort.device_bytes / bytes).max(1);
                 let passes = |p: (u64, u64)| (p.0 * many, p.1 * many);
                 let all = m.stream(read, &at, bytes, sms, passes(m.effort.passes))?;
                 let own = (bytes / 16).max(1 << 18).min(bytes);
@@ -564,8 +565,8 @@ pub fn calibrate(
     }
     let chases = [
         ("L1", "chase_near", 8 << 10, 128),
-        ("L2", "chase", e.near.min(2 << 20), 128),
-        ("device", "chase", e.chase_far, 256),
+        ("L2", "chase", e.l2_bytes.min(2 << 20), 128),
+        ("device", "chase", e.chase_bytes, 256),
     ];
     for (level, entry, bytes, stride) in chases {
         let part = move |m: &Measured<'_>, out: &mut Calibration| {

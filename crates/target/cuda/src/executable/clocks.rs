@@ -78,7 +78,7 @@ impl Clocks {
                 end_ns: end.saturating_sub(zero),
             });
             // Copies of inputs, outputs and streamed weights are no steps.
-            if what != Activity::Kernel && !entry.is_road() {
+            if what != Activity::Kernel && !entry.is_plan_copy() {
                 continue;
             }
             t.spans.extend(spans.iter().map(|x| Span {

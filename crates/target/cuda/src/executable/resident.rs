@@ -204,7 +204,7 @@ impl ResidentExecutable {
         if !possible(&inner) {
             return Ok(ResidentStart::Made(Arc::new(inner)));
         }
-        match inner.kept.pinned(&inner.gpu) {
+        match inner.persistent.pinned(&inner.gpu) {
             Ok(streamed) => ResidentExecutable::made(inner, streamed),
             Err(_) => Ok(ResidentStart::Made(Arc::new(inner))),
         }
@@ -220,7 +220,7 @@ impl ResidentExecutable {
         let fail = |why: String| unsupported(&gpu, why);
         let failed = |e| gpu.failed(NAME, e);
         // Streamed weights pass through places that only one request can have.
-        let slots = match inner.kept.passes() {
+        let slots = match inner.persistent.passes() {
             0 => SLOTS,
             _ => 1,
         };
@@ -249,11 +249,11 @@ impl ResidentExecutable {
             abi::feed_bytes(capacity),
             tables.slot_bytes() * (own + 1),
         ];
-        if inner.kept.passes() > 0 {
+        if inner.persistent.passes() > 0 {
             // One frame was counted; what needs the driver has one of its own.
             let needs: u64 = sizes.iter().map(|&n| Pool::size(n as u64)).sum();
             let needs = needs + Pool::size(inner.frame_bytes);
-            if needs > inner.spare {
+            if needs > inner.reserved_bytes {
                 return Ok(ResidentStart::Short(needs));
             }
         }
@@ -311,13 +311,15 @@ impl ResidentExecutable {
     }
 
     /// Address of a buffer for a slot and the states of a request.
-    fn address(&self, slot: &Slot, kept: &StateBuffers<'_>, buffer: usize) -> DevicePtr {
-        if let Some(k) = kept.here.iter().find(|k| k.0 == buffer) {
+    fn address(&self, slot: &Slot, states: &StateBuffers<'_>, buffer: usize) -> DevicePtr {
+        if let Some(k) = states.here.iter().find(|k| k.0 == buffer) {
             return k.1;
         }
         match self.inner.places[buffer] {
             Some(at) => slot.memory.ptr().offset(at),
-            None => self.inner.kept.list[buffer].ptr().unwrap_or(DevicePtr(0)),
+            None => self.inner.persistent.list[buffer]
+                .ptr()
+                .unwrap_or(DevicePtr(0)),
         }
     }
 

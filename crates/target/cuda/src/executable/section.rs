@@ -83,7 +83,7 @@ pub(super) enum Entry {
 
 impl Entry {
     /// Whether it is a step of the plan that copies.
-    pub fn is_road(&self) -> bool {
+    pub fn is_plan_copy(&self) -> bool {
         matches!(
             self,
             Entry::Copy {
@@ -173,7 +173,7 @@ impl SectionBuilder {
     ) {
         let over = before.and_then(|s| self.of_step.get(&s));
         let waits: Vec<Wait> = over.map(|&at| Wait::Step(at)).into_iter().collect();
-        for (buffer, to) in e.kept.passing(step) {
+        for (buffer, to) in e.persistent.passing(step) {
             let at = self.entries.len() as u32;
             self.loads.entry(step).or_default().push(at);
             let bytes = b.buffers[buffer].bytes;
@@ -293,8 +293,8 @@ impl Cutter<'_> {
     /// there are places, from the first step on.
     fn steps(&mut self, m: &mut SectionBuilder, list: &[usize]) {
         let (e, b, body) = (self.e, self.b, self.code.copy_body());
-        let ahead = e.kept.passes();
-        let streams = |i: &usize| !e.kept.loads[*i].is_empty();
+        let ahead = e.persistent.passes();
+        let streams = |i: &usize| !e.persistent.loads[*i].is_empty();
         let loads: Vec<usize> = list.iter().copied().filter(streams).collect();
         for &step in loads.iter().take(ahead) {
             m.load((e, body), b, step, None);
@@ -311,7 +311,7 @@ impl Cutter<'_> {
                     let entry = Entry::Copy {
                         way,
                         amount: Amount::CopyDirection(i),
-                        staged: e.roads[i],
+                        staged: e.staging_offsets[i],
                         buffer: buffer as usize,
                     };
                     m.copy(body, entry, i, b.buffers[r.to as usize].bytes, waits);
@@ -334,7 +334,7 @@ impl Cutter<'_> {
         let number = self.code.of_program[self.kernels];
         self.kernels += 1;
         let own = &self.code.bodies[number as usize];
-        let passing = self.e.kept.passing(i);
+        let passing = self.e.persistent.passing(i);
         let params = &mut *self.params;
         let from = |p: &emit::ptx::ParamSpec| match &p.value {
             ParamValue::Operand(o) => {

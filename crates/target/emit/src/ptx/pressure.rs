@@ -100,7 +100,7 @@ fn predicate_of(op: &str) -> PredicateSource {
 }
 
 /// How what an instruction makes of its operands can be had a second time, `special` being the number of the thread.
-fn again_of(op: &str, special: bool) -> Rematerialised {
+fn rematerialised(op: &str, special: bool) -> Rematerialised {
     let number = ["add.s32", "add.u32", "sub.s32", "mul.lo.s32", "shl.b32"];
     match op {
         "mov.u32" if special => Rematerialised::Special,
@@ -272,7 +272,7 @@ fn begun(text: &Lines, own: &lines::Line, name: &Name) -> Line {
         jump: own.label,
         ends: name.ends && !own.form.guarded,
         kind: name.kind,
-        again: again_of(name.op, own.form.special),
+        rematerialised: rematerialised(name.op, own.form.special),
         copy: name.moves && !own.form.braces && !name.defines_none,
         truth: name.truth,
     }

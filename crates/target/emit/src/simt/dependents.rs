@@ -1,21 +1,21 @@
-//! Kernels that are launched before those before them are over: where in a program its threads wait for these, and where it
-//! says that the kernel behind it may be launched.
+//! Programmatic dependent launch: a kernel may start while earlier kernels still run. This file decides where a program
+//! waits for the earlier kernels and where it allows the next one to start, and checks both.
 //!
-//! Whatever stands before the wait touches constants alone. Nothing that a kernel before writes, or reads before it is
-//! written again, is touched there, so that no other order than that of the waits matters: who has waited sees what the
-//! kernel before wrote, which had waited too before it wrote. The launch of the kernel behind stands behind the wait:
-//! when that one begins all kernels before this one are over.
+//! Before its wait a program touches only constants. It reads nothing that an earlier kernel writes and overwrites nothing
+//! that an earlier kernel reads, so the waits are the only order that is needed: after its wait a kernel sees what the
+//! kernel before it wrote, and that one had waited for its own predecessors before it wrote. A program allows the next
+//! kernel only after its own wait, so all kernels before this one are over when the next one starts.
 use super::ir::{Buffer, Inst, Op, Program};
 use kernel::OperandId;
 
-/// Whether an operand is none that nothing writes.
+/// Whether a kernel may write this operand: everything but a constant.
 fn changes(operand: OperandId, operands: &[Buffer]) -> bool {
     operands
         .get(operand as usize)
         .is_none_or(|o| o.written || !o.constant)
 }
 
-/// Whether an instruction itself touches global memory that is no constant.
+/// Whether an instruction itself reads or writes global memory that is no constant.
 pub(crate) fn touches_itself(i: &Inst, operands: &[Buffer]) -> bool {
     match i {
         Inst::Let(_, Op::Load { operand, .. })
@@ -28,7 +28,7 @@ pub(crate) fn touches_itself(i: &Inst, operands: &[Buffer]) -> bool {
     }
 }
 
-/// Whether an instruction touches such memory, or one in its body does.
+/// The same of an instruction or one in its body.
 pub(super) fn touches(i: &Inst, operands: &[Buffer]) -> bool {
     touches_itself(i, operands) || i.body().iter().any(|i| touches(i, operands))
 }
@@ -43,8 +43,8 @@ pub(crate) fn waits(body: &[Inst]) -> bool {
     body.iter().any(wait)
 }
 
-/// A whole program's instructions with the wait for the kernels before it, as late as it may stand, and where it
-/// `triggers` with what launches the kernel behind, before the first results are stored.
+/// Adds the wait for earlier kernels to a whole program, as late as possible. If `triggers`, allows the next kernel to
+/// start before the first results are stored.
 pub(super) fn with_wait(mut body: Vec<Inst>, operands: &[Buffer], triggers: bool) -> Vec<Inst> {
     let at = body.iter().position(|i| touches(i, operands));
     let at = at.unwrap_or(body.len());
@@ -61,8 +61,8 @@ pub(super) fn with_wait(mut body: Vec<Inst>, operands: &[Buffer], triggers: bool
     body
 }
 
-/// Puts a wait into a pipeline's body for those that copy, behind what they copy of constants, and one for the others,
-/// which have nothing to do before. Gives whether that is possible: all threads may touch more before.
+/// Adds two waits to a pipeline's body: the copying threads wait after their copies of constants, the others at once.
+/// Returns false, and adds none, where all threads touch other memory before the sides begin.
 fn in_sides(body: &mut Vec<Inst>, operands: &[Buffer]) -> bool {
     let touched = |list: &[Inst]| list.iter().position(|i| touches(i, operands));
     let side = body.iter().position(|i| matches!(i, Inst::Side { .. }));
@@ -78,7 +78,7 @@ fn in_sides(body: &mut Vec<Inst>, operands: &[Buffer]) -> bool {
     true
 }
 
-/// Puts the launch of the kernel behind before the first instruction that stores, where all threads come by.
+/// Allows the next kernel to start before the first instruction that stores, at a place that all threads reach.
 fn trigger(body: &mut Vec<Inst>) {
     let Some(at) = body.iter().position(stores) else {
         return;
@@ -90,11 +90,11 @@ fn trigger(body: &mut Vec<Inst>) {
     }
 }
 
-/// Checks that no thread touches what is no constant before it has waited, that all threads but those that copy wait, and
-/// that none launches the kernel behind before. Nothing is asked of a program that does not wait at all.
+/// Checks that no thread touches anything but constants before it has waited, that all threads but those that copy wait,
+/// and that none allows the next kernel before. A program without a wait passes, if it does not allow the next kernel.
 ///
 /// # Errors
-/// Says what stands before the wait.
+/// Names what happens before the wait.
 pub(super) fn check(p: &Program) -> Result<(), String> {
     let launches = |i: &Inst| matches!(i, Inst::LaunchDependents);
     fn any(body: &[Inst], f: &dyn Fn(&Inst) -> bool) -> bool {
@@ -102,14 +102,16 @@ pub(super) fn check(p: &Program) -> Result<(), String> {
     }
     if !waits(&p.body) {
         return match any(&p.body, &launches) {
-            true => Err("a kernel behind may be launched by a program that waits for none".into()),
+            true => Err(
+                "the next kernel may start although this one waits for no earlier kernel".into(),
+            ),
             false => Ok(()),
         };
     }
     let order = Order { p };
     match order.body(&p.body, (false, true))? {
         true => Ok(()),
-        false => Err("threads end without a wait for the kernels before".into()),
+        false => Err("threads end without a wait for earlier kernels".into()),
     }
 }
 
@@ -119,8 +121,8 @@ struct Order<'p> {
 }
 
 impl Order<'_> {
-    /// A body that is come to by threads that have waited or not, all of them (or all of a side) or some; gives whether
-    /// they have behind it.
+    /// Checks a body. Says whether the threads that reach it have waited, and whether all threads (of the program or of
+    /// the side) reach it; returns whether they have waited at its end.
     fn body(&self, body: &[Inst], (mut waited, all): (bool, bool)) -> Result<bool, String> {
         let mut sides = 0;
         for i in body {
@@ -128,20 +130,18 @@ impl Order<'_> {
                 Inst::DependencyWait if all => waited = true,
                 Inst::DependencyWait => {
                     return Err(
-                        "the kernels before are waited for where not all threads come by".into(),
+                        "earlier kernels are waited for where not all threads come by".into(),
                     );
                 }
                 Inst::LaunchDependents if waited && all => {}
                 Inst::LaunchDependents => {
-                    return Err(
-                        "the kernel behind may be launched before those before are over".into(),
-                    );
+                    return Err("the next kernel may start before earlier kernels are over".into());
                 }
                 Inst::Pipeline { body, .. } => waited = self.body(body, (waited, all))?,
                 Inst::Side { body, .. } => {
                     sides += 1;
                     let behind = self.body(body, (waited, all))?;
-                    // Those that copy, on the first side, do not come by what stands behind it.
+                    // The copying threads, on the first side, do not execute what follows the pipeline.
                     if sides > 1 {
                         waited = behind;
                     }
@@ -151,7 +151,7 @@ impl Order<'_> {
                 }
                 i if !waited && touches_itself(i, &self.p.operands) => {
                     return Err(format!(
-                        "{} before the kernels before are over",
+                        "{} before earlier kernels are over",
                         self.touched(i)
                     ));
                 }

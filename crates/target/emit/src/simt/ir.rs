@@ -355,12 +355,12 @@ pub enum Inst {
     Freed,
     /// All threads of the CTA meet; shared memory is seen by all. Stands where all come by.
     Barrier,
-    /// The kernels before this one are over, and what they wrote is seen, by the thread that comes by: before it threads
-    /// touch constants alone ([`Buffer::constant`]). Stands where all threads come by, or those of a side.
+    /// The thread waits until the kernels before this one are over, and then sees what they wrote. Before it, threads
+    /// touch only constants ([`Buffer::constant`]). All threads, or all of a side, execute it.
     DependencyWait,
-    /// As far as this CTA goes the kernel behind this one may be launched. Stands behind [`Inst::DependencyWait`]: then
-    /// kernels before this one are over when a kernel behind it begins, so that two kernels at most are under way, and
-    /// memory that was read or written two kernels ago is free for whoever has waited.
+    /// This CTA allows the next kernel to start. Follows [`Inst::DependencyWait`], so that all kernels before this one are
+    /// over when the next one starts: at most two kernels run at once, and a kernel that has waited may
+    /// overwrite what was read or written two kernels ago.
     LaunchDependents,
     /// Says that the request is wrong where `cond` holds: fault number `code` of
     /// [`Program::faults`].

@@ -78,7 +78,7 @@ pub enum RunEnd {
 
 /// Which threads touched a shared element since the last barrier.
 #[derive(Clone, Copy, Default)]
-struct Touch {
+struct LastAccess {
     writer: Option<u32>,
     reader: Option<u32>,
     several: bool,
@@ -108,7 +108,7 @@ struct Machine<'a, M> {
     /// Values by register, lane after lane.
     regs: Vec<u64>,
     vars: Vec<u64>,
-    shared: Vec<(Vec<u64>, Vec<Touch>)>,
+    shared: Vec<(Vec<u64>, Vec<LastAccess>)>,
     copies: Vec<Copies>,
     proxy: Proxy,
     dims: Vec<i64>,
@@ -217,7 +217,7 @@ pub fn run(
             .iter()
             .map(|a| {
                 let n = a.elements as usize;
-                (vec![strange(a.dtype); n], vec![Touch::default(); n])
+                (vec![strange(a.dtype); n], vec![LastAccess::default(); n])
             })
             .collect();
         match m.body(&p.body, &vec![true; lanes]) {
@@ -467,17 +467,17 @@ impl<M: Memory> Machine<'_, M> {
         Ok(())
     }
 
-    /// What an instruction is to the kernels before and behind.
+    /// Checks an instruction against the wait for earlier kernels.
     fn dependency(&mut self, i: &Inst, active: &[usize]) -> R<()> {
         let waits = active.iter().any(|&l| !self.waited[l]);
         match i {
             Inst::DependencyWait => active.iter().for_each(|&l| self.waited[l] = true),
             Inst::LaunchDependents if waits => {
-                return Err("the kernel behind is launched before those before are over".into());
+                return Err("the next kernel may start before earlier kernels are over".into());
             }
             i if waits && touches_itself(i, &self.p.operands) => {
                 return Err(
-                    "memory that changes is touched before the kernels before are over".into(),
+                    "memory that is no constant is touched before earlier kernels are over".into(),
                 );
             }
             _ => {}
@@ -586,7 +586,7 @@ impl<M: Memory> Machine<'_, M> {
     /// All threads meet.
     fn meet(&mut self) {
         for (_, touched) in &mut self.shared {
-            touched.fill(Touch::default());
+            touched.fill(LastAccess::default());
         }
         self.proxy.barrier();
     }

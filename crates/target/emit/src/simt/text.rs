@@ -261,8 +261,8 @@ impl Program {
             Inst::Pipeline { .. } | Inst::Side { .. } | Inst::Bulk { .. } => self.sided(i),
             Inst::Freed => "all stages are free".into(),
             Inst::Barrier => "barrier".into(),
-            Inst::DependencyWait => "wait for the kernels before".into(),
-            Inst::LaunchDependents => "the kernel behind may be launched".into(),
+            Inst::DependencyWait => "wait for earlier kernels".into(),
+            Inst::LaunchDependents => "the next kernel may start".into(),
             Inst::Fault { cond, code } => {
                 format!("fault '{}' if %{cond}", self.faults[*code as usize])
             }

@@ -35,10 +35,10 @@ pub struct Launch {
     pub checks: Checks,
     /// Instructions of warps after which a run is given up.
     pub step_limit: u64,
-    /// Whether a run on several threads that finds something is made again on one, in the order of
-    /// its seed, for which memory is copied before each run. Without, what was found is reported as
-    /// it was found.
-    pub again: bool,
+    /// Whether a run on several threads that finds something is repeated on one, in the order of
+    /// its seed. For that, memory is copied before each run. Otherwise the findings of the first run
+    /// are reported.
+    pub repeat_findings: bool,
     /// Shared memory that a CTA may have, in bytes, when it is not what the text's architecture has.
     pub shared_limit: Option<u32>,
     /// What things take, for a launch in slices that is to keep time.
@@ -78,7 +78,7 @@ impl Launch {
             threads: 0,
             checks: Checks::default(),
             step_limit: 1 << 40,
-            again: true,
+            repeat_findings: true,
             shared_limit: None,
             pace: None,
             requests: false,

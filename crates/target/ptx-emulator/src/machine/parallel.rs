@@ -17,7 +17,11 @@ pub(crate) fn run(mem: &Memory, plan: &Plan, l: &Launch) -> Option<Outcome> {
         n => n,
     };
     let threads = threads.min(plan.ctas as usize);
-    if plan.together() || l.requests || threads < 2 || l.again && mem.in_use() > MOST_COPIED {
+    if plan.together()
+        || l.requests
+        || threads < 2
+        || l.repeat_findings && mem.in_use() > MOST_COPIED
+    {
         return None;
     }
     let live = || {
@@ -25,7 +29,7 @@ pub(crate) fn run(mem: &Memory, plan: &Plan, l: &Launch) -> Option<Outcome> {
             .iter()
             .filter(|a| !a.freed && a.kind != Kind::Const)
     };
-    let copies: Vec<_> = match l.again {
+    let copies: Vec<_> = match l.repeat_findings {
         true => live().map(|a| a.snapshot()).collect(),
         false => vec![],
     };
@@ -53,7 +57,7 @@ pub(crate) fn run(mem: &Memory, plan: &Plan, l: &Launch) -> Option<Outcome> {
             let mut others = runs[k + 1..].iter();
             others.any(|(b, _)| a.world.clash(&b.world))
         });
-    if (!clean || clash) && l.again {
+    if (!clean || clash) && l.repeat_findings {
         // Once more, interleaved on one thread: the same seed then finds the same.
         for (a, c) in live().zip(&copies) {
             a.restore(c);

@@ -91,7 +91,7 @@ pub(crate) struct Sm {
     schedulers: Vec<Scheduler>,
     warps: Vec<Option<WarpRun>>,
     ctas: Vec<Option<CtaRun>>,
-    near: SmMemory,
+    memory: SmMemory,
     /// Places whose CTA ended: when, and what was kept of it.
     pub freed: Vec<(u64, usize)>,
 }
@@ -103,14 +103,14 @@ impl Sm {
             schedulers: (0..t.schedulers).map(|_| Scheduler::default()).collect(),
             warps: Vec::new(),
             ctas: Vec::new(),
-            near: SmMemory::new(t),
+            memory: SmMemory::new(t),
             freed: Vec::new(),
         }
     }
 
     /// Bytes that went through shared memory and L1.
     pub fn bytes(&self) -> [f64; 2] {
-        [self.near.shared_bytes, self.near.l1_bytes]
+        [self.memory.shared_bytes, self.memory.l1_bytes]
     }
 
     /// The next cycle in which something may happen.
@@ -203,7 +203,9 @@ impl Sm {
             let pipe = l.code.asks[r.pc as usize].pipe;
             let (from, why) = match pipe.own() {
                 Some(p) => (self.schedulers[s].free[p], Reason::Pipe),
-                None if pipe == Pipe::Memory => self.near.takes(&l.far, l.t, w.trace.touches(w.at)),
+                None if pipe == Pipe::Memory => {
+                    self.memory.takes(&l.far, l.t, w.trace.touches(w.at))
+                }
                 None => (0.0, Reason::Pipe),
             };
             if from > now as f64 {
@@ -273,7 +275,7 @@ impl Sm {
                 _ => How::Load,
             };
             let (at, level) = self
-                .near
+                .memory
                 .access(&mut l.far, t, w.trace.touches(w.at), how, began);
             match how {
                 How::Copy => w.copies.add(pc, at, level),
@@ -345,12 +347,14 @@ impl Sm {
             }
             Sm90::WgmmaCommit => w.products.commit(),
             Sm90::BulkStore(..) | Sm90::TensorStore(_) => {
-                let (at, why) = self.near.bulk(&mut l.far, l.t, touches, How::Store, began);
+                let (at, why) = self
+                    .memory
+                    .bulk(&mut l.far, l.t, touches, How::Store, began);
                 w.bulk.add(pc, at, why);
             }
             Sm90::BulkCommit => w.bulk.commit(),
             Sm90::BulkLoad(..) | Sm90::TensorLoad(_) | Sm90::BulkPut(..) => {
-                let ready = self.near.bulk(&mut l.far, l.t, touches, How::Copy, began);
+                let ready = self.memory.bulk(&mut l.far, l.t, touches, How::Copy, began);
                 self.comes(l, w, (ready.0.max(began + MBARRIER), ready.1));
             }
             Sm90::CpArrive(..) => {

@@ -32,7 +32,7 @@ struct KeptWeight {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredProgram {
     /// Files of the model with their identities.
     files: Vec<(PathBuf, [u8; 32])>,
     program: Program,
@@ -65,7 +65,7 @@ fn read(rest: &[u8]) -> Option<(Program, onnx::Report)> {
     let (length, rest) = rest.split_at_checked(8)?;
     let length = usize::try_from(u64::from_le_bytes(length.try_into().ok()?)).ok()?;
     let (text, behind) = rest.split_at_checked(length)?;
-    let mut kept: Kept = binary::from_slice(text)?;
+    let mut kept: StoredProgram = binary::from_slice(text)?;
     let mut maps = Vec::new();
     for (path, known) in &kept.files {
         let bytes = onnx::map_path(path).ok()?;

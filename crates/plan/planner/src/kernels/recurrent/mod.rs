@@ -120,7 +120,7 @@ impl Whole<'_> {
         let hidden = self.spec.hidden;
         let rows = self.spec.gates() * hidden;
         let units = Dim::Known(hidden);
-        let joined = match self.spec.kind {
+        let gate_rows = match self.spec.kind {
             RecurrentKind::Gru if !self.spec.linear_before_reset => rows - hidden,
             _ => rows,
         };
@@ -129,7 +129,7 @@ impl Whole<'_> {
         let (k, n) = (builder.axis("k", &units), builder.axis("n", &units));
         let g = match self.spec.kind {
             RecurrentKind::Rnn => n,
-            _ => builder.axis("g", &Dim::Known(joined)),
+            _ => builder.axis("g", &Dim::Known(gate_rows)),
         };
         Axes { t, b, k, n, g }
     }

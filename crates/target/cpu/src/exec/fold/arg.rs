@@ -74,12 +74,12 @@ impl Arg {
 
 /// Where values and ranks of one state lie.
 #[derive(Clone, Copy)]
-struct Kept {
+struct StatePointers {
     v: [*mut f32; MOST],
     i: [*mut i64; MOST],
 }
 
-impl Kept {
+impl StatePointers {
     /// Puts element `v` of rank `i` where it belongs.
     ///
     /// # Safety
@@ -113,9 +113,9 @@ struct States {
 
 impl States {
     #[inline(always)]
-    fn of(&self, lane: usize) -> Kept {
+    fn of(&self, lane: usize) -> StatePointers {
         let by = |l: &Lane| (lane as i64 * l.st) as isize;
-        Kept {
+        StatePointers {
             v: self.v.map(|l| l.ptr.cast::<f32>().wrapping_offset(by(&l))),
             i: self.i.map(|l| l.ptr.cast::<i64>().wrapping_offset(by(&l))),
         }
@@ -207,7 +207,7 @@ impl Walk<'_> {
             let unit = [x.st, states.v[0].st, states.i[0].st] == [1; 3];
             // Ranks within the piece have 32 bits, and come in their order.
             if a.k == 1 && (unit || self.n == 1) && rows < 1 << 30 && by >= 0 {
-                let Kept { v, i } = states.of(0);
+                let StatePointers { v, i } = states.of(0);
                 (ctx.kernel.kernels.col_pick)(&Picks {
                     pick: a.pick,
                     rows,
@@ -387,7 +387,7 @@ mod tests {
             for row in rows().into_iter().filter(|r| r.len() >= k) {
                 let mut state = eval(&m.identity, &[], 0);
                 let (mut v, mut r) = ([0f32; MOST], [-1i64; MOST]);
-                let own = Kept {
+                let own = StatePointers {
                     v: std::array::from_fn(|n| &raw mut v[n]),
                     i: std::array::from_fn(|n| &raw mut r[n]),
                 };

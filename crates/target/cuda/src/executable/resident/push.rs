@@ -19,7 +19,7 @@ pub(super) struct Push<'a, 'b> {
     pub fresh: bool,
     /// Parameters, and the states of the request.
     pub p: &'a [i64],
-    pub kept: &'a StateBuffers<'b>,
+    pub states: &'a StateBuffers<'b>,
     /// Where workers are to write their times.
     pub times: Option<&'a Arc<dyn Pinned>>,
     pub permit: Permit<'a>,
@@ -48,7 +48,7 @@ impl ResidentExecutable {
                     ..
                 } => {
                     let host = slot.pinned.device_ptr().offset(*staged as u64).0;
-                    let here = self.address(slot, push.kept, *buffer).0;
+                    let here = self.address(slot, push.states, *buffer).0;
                     let (from, to) = match way {
                         Activity::Upload => (host, here),
                         _ => (here, host),
@@ -63,7 +63,7 @@ impl ResidentExecutable {
                 Entry::Step { params, .. } => {
                     let one = |f: &From| match f {
                         From::Here(at) => at.0,
-                        From::Buffer(b) => self.address(slot, push.kept, *b).0,
+                        From::Buffer(b) => self.address(slot, push.states, *b).0,
                         From::Param(d) => p[*d as usize] as u64,
                         From::Fault => base.offset(s.tables.fault(i).unwrap_or(0) as u64).0,
                     };

@@ -29,7 +29,7 @@ struct InSlot<'a, 'b> {
     /// What tables that are written for it are for.
     key: Vec<i64>,
     p: &'a [i64],
-    kept: &'a StateBuffers<'b>,
+    states: &'a StateBuffers<'b>,
     timed: Option<Timed<'a>>,
     permit: Permit<'a>,
 }
@@ -67,8 +67,8 @@ impl ResidentExecutable {
             port.takes(&p, bytes.len())?;
         }
         // Bringing state here may need the driver, which a kernel that stays would block.
-        let mut kept = e.lent_states(r.states)?;
-        kept.exchange(&mut f.host);
+        let mut states = e.lent_states(r.states)?;
+        states.exchange(&mut f.host);
         let asked = Asked {
             symbols: r.symbols,
             inputs: r.inputs,
@@ -76,8 +76,8 @@ impl ResidentExecutable {
             timeline: r.timeline,
             permit: r.permit,
         };
-        let done = self.phases(&mut f.host, asked, (&p, &kept));
-        kept.exchange(&mut f.host);
+        let done = self.phases(&mut f.host, asked, (&p, &states));
+        states.exchange(&mut f.host);
         done
     }
 
@@ -86,7 +86,7 @@ impl ResidentExecutable {
         &self,
         host: &mut Option<HostMemory>,
         mut r: Asked<'_, '_>,
-        (p, kept): (&[i64], &StateBuffers<'_>),
+        (p, states): (&[i64], &StateBuffers<'_>),
     ) -> Result<(), DeviceError> {
         let (e, began) = (&self.inner, Instant::now());
         let b = block_of(&e.plan, e.block)?;
@@ -98,12 +98,12 @@ impl ResidentExecutable {
         });
         let mut key = vec![i64::from(timed.is_some())];
         key.extend(r.symbols);
-        key.extend(kept.here.iter().map(|k| k.1.0 as i64));
+        key.extend(states.here.iter().map(|k| k.1.0 as i64));
         let mut now = InSlot {
             taken: self.uses.take(&key, r.permit)?,
             key,
             p,
-            kept,
+            states,
             timed,
             permit: r.permit,
         };
@@ -115,7 +115,7 @@ impl ResidentExecutable {
         let view = e.beside.as_ref().map(|h| HostView {
             inputs: r.inputs,
             weights: &h.weights,
-            kept: Some(&h.kept),
+            kept: Some(&h.init_results),
         });
         for phase in &self.phases {
             match phase {
@@ -124,9 +124,9 @@ impl ResidentExecutable {
                     self.host_steps(&mut now, (b, steps), own, r.symbols)?;
                 }
                 Phase::Section(k) => {
-                    self.send_roads(&now, (b, *k), host.as_ref().zip(view))?;
+                    self.send_copies(&now, (b, *k), host.as_ref().zip(view))?;
                     self.section(&mut now, *k)?;
-                    self.fetch_roads(&now, *k, host.as_mut())?;
+                    self.fetch_copies(&now, *k, host.as_mut())?;
                 }
             }
         }
@@ -189,11 +189,11 @@ impl ResidentExecutable {
     }
 
     /// Steps of stretch `k` that copy between the two sides: up to the GPU, or down from it.
-    fn roads(&self, k: usize, up: bool) -> impl Iterator<Item = (usize, &CopyDirection)> {
+    fn host_copies(&self, k: usize, up: bool) -> impl Iterator<Item = (usize, &CopyDirection)> {
         let (work, s) = (&self.inner.steps.work, &self.stretches[k]);
         let all = s.entries.iter().zip(&s.steps);
-        all.filter_map(move |(x, &i)| match (x.is_road(), &work[i]) {
-            (true, Work::CopyDirection(road)) if road.up == up => Some((i, road)),
+        all.filter_map(move |(x, &i)| match (x.is_plan_copy(), &work[i]) {
+            (true, Work::CopyDirection(copy)) if copy.up == up => Some((i, copy)),
             _ => None,
         })
     }
@@ -204,33 +204,37 @@ impl ResidentExecutable {
     }
 
     /// Puts what stretch `k` copies from the host's memory to where its tasks read it.
-    fn send_roads(
+    fn send_copies(
         &self,
         now: &InSlot<'_, '_>,
         (b, k): (&Block, usize),
         own: Option<(&HostMemory, HostView<'_>)>,
     ) -> Result<(), DeviceError> {
-        for (i, road) in self.roads(k, true) {
-            let n = road.bytes(now.p).ok_or_else(|| self.short(i))?;
-            let bytes = own.and_then(|(m, view)| m.bytes(b, road.from, view).get(..n));
+        for (i, copy) in self.host_copies(k, true) {
+            let n = copy.bytes(now.p).ok_or_else(|| self.short(i))?;
+            let bytes = own.and_then(|(m, view)| m.bytes(b, copy.from, view).get(..n));
             let bytes = bytes.ok_or_else(|| self.short(i))?;
-            self.stage(now, self.inner.roads[i], bytes)?;
+            self.stage(now, self.inner.staging_offsets[i], bytes)?;
         }
         Ok(())
     }
 
     /// Brings what stretch `k` copied to the host to its memory.
-    fn fetch_roads(
+    fn fetch_copies(
         &self,
         now: &InSlot<'_, '_>,
         k: usize,
         mut host: Option<&mut HostMemory>,
     ) -> Result<(), DeviceError> {
-        for (i, road) in self.roads(k, false) {
-            let n = road.bytes(now.p).ok_or_else(|| self.short(i))?;
-            let to = host.as_mut().map(|m| m.bytes_mut(road.to));
+        for (i, copy) in self.host_copies(k, false) {
+            let n = copy.bytes(now.p).ok_or_else(|| self.short(i))?;
+            let to = host.as_mut().map(|m| m.bytes_mut(copy.to));
             let to = to.and_then(|to| to.get_mut(..n));
-            self.unstage(now, self.inner.roads[i], to.ok_or_else(|| self.short(i))?)?;
+            self.unstage(
+                now,
+                self.inner.staging_offsets[i],
+                to.ok_or_else(|| self.short(i))?,
+            )?;
         }
         Ok(())
     }
@@ -247,7 +251,7 @@ impl ResidentExecutable {
             stretch: k,
             fresh: now.taken.written[k].take().as_deref() != Some(&now.key[..]),
             p: now.p,
-            kept: now.kept,
+            states: now.states,
             times: now.timed.as_ref().map(|t| &*t.times),
             permit: now.permit,
         };

@@ -45,7 +45,7 @@ pub(super) struct Line {
     /// Nothing runs into the next one.
     pub(super) ends: bool,
     pub(super) kind: Kind,
-    pub(super) again: Rematerialised,
+    pub(super) rematerialised: Rematerialised,
     /// Nothing but another name for what it reads.
     pub(super) copy: bool,
     pub(super) truth: PredicateSource,

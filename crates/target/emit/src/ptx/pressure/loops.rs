@@ -199,7 +199,7 @@ pub(super) fn compared_early(p: &mut Parsed) {
         let source = |&u: &u32| match defined[u as usize] {
             (behind, 1) => match &p.lines[behind - 1] {
                 Line {
-                    again: Rematerialised::Number,
+                    rematerialised: Rematerialised::Number,
                     uses,
                     ..
                 } if uses.len() == 1 => uses[0],

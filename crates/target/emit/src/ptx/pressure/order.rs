@@ -299,7 +299,7 @@ pub(super) fn remade(mut p: Parsed, most: Rematerialised) -> Parsed {
             continue;
         }
         let mut held = l.uses.iter().filter(|&&u| p.width[u as usize] > 0);
-        of[to as usize] = match (l.again, held.next(), held.next()) {
+        of[to as usize] = match (l.rematerialised, held.next(), held.next()) {
             (Rematerialised::Special, ..) => Some(None),
             (Rematerialised::Number, Some(&u), None)
                 if most == Rematerialised::Number && once(u) =>

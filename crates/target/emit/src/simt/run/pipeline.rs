@@ -1,7 +1,7 @@
 //! Pieces that pass through stages: one side copies them, as far ahead as stages are free, the other computes with
 //! them.
 use super::super::ir::{Inst, Pipeline, Reg};
-use super::{Machine, Memory, StopReason, Touch};
+use super::{LastAccess, Machine, Memory, StopReason};
 use std::collections::BTreeSet;
 
 /// Threads of a warp.
@@ -195,7 +195,7 @@ impl<M: Memory> Machine<'_, M> {
             let touched = &mut self.shared[a as usize].1;
             let each = touched.len() / stages as usize;
             let from = each * (n % stages) as usize;
-            touched[from..from + each].fill(Touch::default());
+            touched[from..from + each].fill(LastAccess::default());
         }
         self.proxy.barrier();
     }
