@@ -78,7 +78,7 @@ pub fn printed(model: &Model, on: &On, dims: &DimBox) -> Result<Printed, String>
     let whole = planview::whole_with(model, own, &Planning::default(), dims);
     let whole = whole.map_err(|e| e.to_string())?;
     let mut out = Printed::default();
-    for p in std::iter::once(&whole.plan).chain(&whole.inside) {
+    for p in whole.plans() {
         steps(p, on, &mut out)?;
     }
     Ok(out)
