@@ -1,6 +1,6 @@
 //! Products that were measured on an H100: the stages of a recipe in plain PTX, and what cuBLAS took.
 use crate::handwritten::{node, product};
-use expr::{ExprBuilder, Monoid, Ref, Unary};
+use expr::{Compare, ExprBuilder, Monoid, Ref, Unary};
 use graph::{AttentionSpec, GraphBuilder, Op, ValueId};
 use kernel::{Fragment, Target};
 use layout::{DType, Dim};
@@ -133,13 +133,31 @@ impl Attention {
     /// # Errors
     /// It cannot be imported.
     pub fn model(&self, dtype: DType) -> Result<Model, Error> {
+        self.masked(dtype, false)
+    }
+
+    /// The same where queries see no later keys.
+    ///
+    /// # Errors
+    /// It cannot be imported.
+    pub fn causal(&self, dtype: DType) -> Result<Model, Error> {
+        self.masked(dtype, true)
+    }
+
+    fn masked(&self, dtype: DType, causal: bool) -> Result<Model, Error> {
         let mut b = GraphBuilder::new("attention", Arc::new(WeightStore::new()));
         let shape = [self.heads, self.length, self.depth].map(Dim::Known);
         let inputs = ["q", "k", "v"].map(|name| b.input(name, dtype, shape.to_vec()));
         let mut e = ExprBuilder::new();
         let x = e.input(0, dtype);
         let scale = e.constant(1.0 / (self.depth as f64).sqrt(), dtype);
-        let score = e.mul(x, scale);
+        let mut score = e.mul(x, scale);
+        if causal {
+            let (query, key) = (e.index(1), e.index(2));
+            let seen = e.compare(Compare::Le, key, query);
+            let none = e.constant(f64::NEG_INFINITY, dtype);
+            score = e.select(seen, score, none);
+        }
         let spec = AttentionSpec {
             score: e.finish(&[score]),
             undefined: Default::default(),

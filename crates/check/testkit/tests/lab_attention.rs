@@ -5,6 +5,7 @@ use layout::{DType, DimBox};
 use machine::Machine;
 use plan::{Allotment, Plan, Planner as _, Step, StepWork};
 use planner::{PlanOptions, Planner};
+use shopfloor::Model;
 use std::path::Path;
 use testkit::lab::{ATTENTIONS, Attention};
 
@@ -14,6 +15,12 @@ const WITHIN: [f64; 2] = [0.85, 1.5];
 
 /// The plan of an attention in f16 by these matrix instructions.
 fn planned(a: &Attention, by: &dyn Fn(&Fragment) -> bool) -> Plan {
+    let model = a.model(DType::F16).expect("a model");
+    on_h100(&model, by)
+}
+
+/// The plan of a model by these matrix instructions.
+fn on_h100(model: &Model, by: &dyn Fn(&Fragment) -> bool) -> Plan {
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plan/machine/machines");
     let machine = |name: &str| Machine::from_file(&machines.join(name)).expect("a machine");
     let mut target = emit::ptx::target("sm_90a");
@@ -22,7 +29,6 @@ fn planned(a: &Attention, by: &dyn Fn(&Fragment) -> bool) -> Plan {
     }
     let host = (machine("zen4-2core.toml"), cpu::target(cpu::Isa::Avx2));
     let on = vec![host, (machine("h100.toml"), target)];
-    let model = a.model(DType::F16).expect("a model");
     Planner::new(on, PlanOptions::default())
         .bind(model.program(), &DimBox::new(), &Allotment::default())
         .expect("a plan")
@@ -85,6 +91,33 @@ fn attention_is_planned_for_warpgroups() {
         assert!(across.count() > 0, "{text}");
         if let Some(code) = machine_code(&text, 0) {
             assert!(code.contains("HGMMA"), "{code}");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// Keys that a causal mask hides from all rows of a task are not gone through: of many keys half are, and the longest task,
+/// which goes through all, may be the last one that begins.
+#[test]
+fn a_causal_mask_takes_less_than_none() {
+    let mut wrong = String::new();
+    for (length, most) in [(128, 1.0), (512, 0.9), (1500, 0.8), (4096, 0.6)] {
+        for dtype in [DType::F16, DType::F32] {
+            let a = Attention {
+                heads: 12,
+                length,
+                depth: 64,
+                measured_us: 0.0,
+            };
+            let of = |model| predicted(&on_h100(&model, &|_| true));
+            let full = of(a.model(dtype).expect("a model"));
+            let causal = of(a.causal(dtype).expect("a model"));
+            let line =
+                format!("{length} tokens of {dtype}: {causal:.1} us, without a mask {full:.1}\n");
+            print!("{line}");
+            if causal > most * full {
+                wrong += &line;
+            }
         }
     }
     assert!(wrong.is_empty(), "{wrong}");

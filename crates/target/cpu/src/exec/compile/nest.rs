@@ -21,7 +21,14 @@ impl Product<'_> {
     fn new(nodes: &[Node]) -> Option<Product<'_>> {
         let mut loops = Vec::new();
         let mut body = nodes;
-        while let [Node::Loop { axis, body: inner }, ..] = body {
+        // A loop without a map goes over all positions.
+        while let [
+            Node::Loop {
+                axis, body: inner, ..
+            },
+            ..,
+        ] = body
+        {
             if !loops.is_empty() && body.len() != 1 {
                 return None;
             }
@@ -435,7 +442,13 @@ impl Compiler<'_> {
     pub(super) fn pool(&mut self, nodes: &[Node]) -> Result<Option<(CPool, usize)>, String> {
         let mut body = nodes;
         let mut loops = Vec::new();
-        while let [Node::Loop { axis, body: inner }, ..] = body {
+        while let [
+            Node::Loop {
+                axis, body: inner, ..
+            },
+            ..,
+        ] = body
+        {
             if !loops.is_empty() && body.len() != 1 {
                 return Ok(None);
             }
@@ -533,15 +546,11 @@ impl Compiler<'_> {
         let mut out = Vec::new();
         for n in nodes {
             match n {
-                Node::Loop { axis, body } => {
+                Node::Loop { axis, seen, body } => {
                     self.depth += 1;
                     let body = self.plain(body);
                     self.depth -= 1;
-                    out.push(Op::Loop {
-                        axis: axis.axis as usize,
-                        tile: axis.tile.max(1),
-                        body: body?,
-                    });
+                    out.push(self.looped(axis, seen, body?));
                 }
                 Node::Stmt(s) => self.stmt(s, &mut out)?,
             }
