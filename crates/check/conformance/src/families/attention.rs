@@ -137,22 +137,7 @@ fn kernel([h, groups, sq, st, d, e]: [i64; 6], factors: DType, mask: Mask) -> Ke
         factor: factor(),
     };
     b.fold(Monoid::max(F, F), m, p, &[2], Some(rescale));
-    let w = b.map(
-        F,
-        &[0, 1, 2],
-        &[p, m],
-        expr(|x| {
-            let (p, m) = (x.input(0, F), x.input(1, F));
-            let d = x.sub(p, m);
-            let w = x.unary(Unary::Exp, d);
-            if mask == Mask::Unguarded {
-                return w;
-            }
-            let (none, zero) = (x.constant(f64::NEG_INFINITY, F), x.constant(0.0, F));
-            let hidden = x.compare(Compare::Eq, p, none);
-            x.select(hidden, zero, w)
-        }),
-    );
+    let w = b.map(F, &[0, 1, 2], &[p, m], weight(mask));
     b.fold(Monoid::sum(F, F), l, w, &[2], None);
     let v = b.load(ov, &[0, 2, 4]);
     let w = match factors {
@@ -198,6 +183,21 @@ fn masked(off: &Dim, width: Option<i64>) -> Expr {
         }
         let none = x.constant(f64::NEG_INFINITY, F);
         x.select(seen, v, none)
+    })
+}
+
+/// A score's weight beside the maximum; 0 where the key is hidden, but for [`Mask::Unguarded`].
+fn weight(mask: Mask) -> Expr {
+    expr(|x| {
+        let (p, m) = (x.input(0, F), x.input(1, F));
+        let d = x.sub(p, m);
+        let w = x.unary(Unary::Exp, d);
+        if mask == Mask::Unguarded {
+            return w;
+        }
+        let (none, zero) = (x.constant(f64::NEG_INFINITY, F), x.constant(0.0, F));
+        let hidden = x.compare(Compare::Eq, p, none);
+        x.select(hidden, zero, w)
     })
 }
 
