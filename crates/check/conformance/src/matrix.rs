@@ -324,6 +324,9 @@ fn attending(
     if let (Mapping::Gpu(g), true) = (&mut mapping, places.iter().any(ahead) && rng.once_in(2)) {
         copied_by_warps(g, rng);
         g.registers = (65536 / g.threads / 8 * 8).min(255);
+        if !k.has_alike_tasks(&loops) {
+            g.walkers = 0;
+        }
     }
     Schedule {
         grid,

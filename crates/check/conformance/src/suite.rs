@@ -5,7 +5,7 @@ use crate::{
 };
 use kernel::{GpuMapping, Kernel, Mapping, OperandId, Role, TargetKind, TileProgram};
 use layout::DType;
-use reference::{Memory, run_kernel};
+use reference::{Memory, RefError, run_kernel, run_tiles};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use tensor::Tensor;
@@ -128,11 +128,20 @@ pub(crate) fn wanted(
     lookup: &dyn Fn(&str) -> Option<i64>,
     buffers: &[Tensor],
 ) -> Result<Vec<Tensor>, String> {
+    written(k, buffers, &|memory| run_kernel(k, lookup, memory))
+}
+
+/// What `run` makes of `buffers`, the operands of `k`, in those that are written.
+fn written(
+    k: &Kernel,
+    buffers: &[Tensor],
+    run: &dyn Fn(&mut Memory) -> Result<(), RefError>,
+) -> Result<Vec<Tensor>, String> {
     let mut memory = Memory::new();
     for (i, b) in buffers.iter().enumerate() {
         memory.bind(i as u16, b.clone());
     }
-    run_kernel(k, &lookup, &mut memory).map_err(|e| format!("the reference: {e}"))?;
+    run(&mut memory).map_err(|e| format!("the reference: {e}"))?;
     let written = (0..k.operands.len() as u16)
         .filter(|&o| k.operands[o as usize].role == Role::Write)
         .filter_map(|o| memory.get(o).cloned());
@@ -263,7 +272,9 @@ pub fn attending(subject: &dyn Subject, seed: u64, wanted_programs: usize) -> Re
         let case = families::matrix_attention(&mut rng);
         let k = &case.kernel;
         let mut asked = asked(k, &case.symbols, case.limits, &mut rng)?;
-        if seed % 2 == 1 {
+        let lookup = |s: &str| case.symbols.iter().find(|x| x.0 == s).map(|x| x.1);
+        let odd_ones = seed % 2 == 1;
+        if odd_ones {
             let odd = rng.of(&[f64::INFINITY, f64::NEG_INFINITY, f64::NAN]);
             let read = k.operands.iter().zip(&mut asked.0);
             for (_, b) in read.filter(|(o, _)| o.role == Role::Read) {
@@ -271,7 +282,6 @@ pub fn attending(subject: &dyn Subject, seed: u64, wanted_programs: usize) -> Re
                     b.set_f64(rng.below(b.len()), odd);
                 }
             }
-            asked.1 = wanted(k, &|_| None, &asked.0)?;
         }
         for s in matrix_schedules(k, &mut rng) {
             let group = |g: &GpuMapping| g.fragment.is_some_and(|f| f.warps() > 1);
@@ -279,6 +289,11 @@ pub fn attending(subject: &dyn Subject, seed: u64, wanted_programs: usize) -> Re
                 continue;
             }
             let program = TileProgram::new(k.clone(), s).map_err(|e| e.to_string())?;
+            if odd_ones {
+                // Which hidden ones of them are read, the program says.
+                let run = |memory: &mut Memory| run_tiles(&program, &lookup, memory, 0);
+                asked.1 = written(k, &asked.0, &run)?;
+            }
             let limits = case.limits.of(&program);
             let came = agreed(subject, &program, &case.symbols, &asked, limits);
             let came = came.map_err(|e| format!("{}, seed {seed}: {e}", subject.name()))?;

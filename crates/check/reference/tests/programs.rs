@@ -89,6 +89,7 @@ fn bodies(k: &Kernel, at: AxisTile, inside: std::ops::Range<usize>) -> Vec<Node>
     let mut out: Vec<Node> = stmts(0..inside.start).collect();
     out.push(Node::Loop {
         axis: at,
+        seen: Seen::default(),
         body: stmts(inside.clone()).collect(),
     });
     out.extend(stmts(inside.end..k.body.len()));

@@ -1,6 +1,6 @@
 //! Products that were measured on an H100: the stages of a recipe in plain PTX, and what cuBLAS took.
 use crate::handwritten::{node, product};
-use expr::{ExprBuilder, Monoid, Ref, Unary};
+use expr::{Binary, Compare, ExprBuilder, Monoid, Ref, Unary};
 use graph::{AttentionSpec, GraphBuilder, Op, ValueId};
 use kernel::{Fragment, Target};
 use layout::{DType, Dim};
@@ -110,6 +110,17 @@ pub struct Attention {
     pub measured_us: f64,
 }
 
+/// Which keys queries see.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mask {
+    /// All.
+    None,
+    /// Those up to their own.
+    Causal,
+    /// The same, but the last query may see all, which are those up to its own: no loop leaves any out.
+    CausalButLast,
+}
+
 /// None of them masked.
 pub const ATTENTIONS: [Attention; 4] = [
     Attention::of((24, 197, 64), 4.84),
@@ -133,13 +144,32 @@ impl Attention {
     /// # Errors
     /// It cannot be imported.
     pub fn model(&self, dtype: DType) -> Result<Model, Error> {
+        self.masked(dtype, Mask::None)
+    }
+
+    /// It with a mask.
+    ///
+    /// # Errors
+    /// It cannot be imported.
+    pub fn masked(&self, dtype: DType, mask: Mask) -> Result<Model, Error> {
         let mut b = GraphBuilder::new("attention", Arc::new(WeightStore::new()));
         let shape = [self.heads, self.length, self.depth].map(Dim::Known);
         let inputs = ["q", "k", "v"].map(|name| b.input(name, dtype, shape.to_vec()));
         let mut e = ExprBuilder::new();
         let x = e.input(0, dtype);
         let scale = e.constant(1.0 / (self.depth as f64).sqrt(), dtype);
-        let score = e.mul(x, scale);
+        let mut score = e.mul(x, scale);
+        if mask != Mask::None {
+            let (query, key) = (e.index(1), e.index(2));
+            let mut seen = e.compare(Compare::Le, key, query);
+            if mask == Mask::CausalButLast {
+                let last = e.int(self.length - 1, DType::I64);
+                let all = e.compare(Compare::Eq, query, last);
+                seen = e.binary(Binary::Or, seen, all);
+            }
+            let none = e.constant(f64::NEG_INFINITY, dtype);
+            score = e.select(seen, score, none);
+        }
         let spec = AttentionSpec {
             score: e.finish(&[score]),
             undefined: Default::default(),

@@ -1,5 +1,6 @@
 //! The data of kernels: axes, operands with their accesses, tiles and statements. The planner builds them;
 //! schedules (`schedule`) say how they run. Rules are in `verify`.
+use crate::Seen;
 use expr::{Expr, Monoid};
 use layout::{Arrange, DType, Dim, Leaf};
 use serde::{Deserialize, Serialize};
@@ -548,10 +549,13 @@ pub struct AxisTile {
 #[serde(rename_all = "snake_case")]
 #[allow(clippy::large_enum_variant)] // A program has a handful of statements.
 pub enum Node {
-    /// Sequential loop over the pieces of an axis.
+    /// Sequential loop over the pieces of an axis, but those that no row of the task sees any position of.
     Loop {
         /// Axis and piece.
         axis: AxisTile,
+        /// The positions that matter.
+        #[serde(default)]
+        seen: Seen,
         /// Body.
         body: Vec<Node>,
     },

@@ -22,6 +22,7 @@ mod parse;
 mod read;
 mod recompute;
 mod schedule;
+mod seen;
 mod shape;
 mod staging;
 mod target;
@@ -47,6 +48,7 @@ pub use schedule::{
     CpuMapping, Factors, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Spread,
     Swizzle, WARP_ROWS, ctas,
 };
+pub use seen::{Edge, Seen};
 pub use shape::Shape;
 pub use staging::MOST_NEIGHBOURS;
 pub use target::{

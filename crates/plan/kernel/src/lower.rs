@@ -1,6 +1,6 @@
 //! Lowering of a kernel and its schedule to nested loops: each statement is placed in the loops whose axes it
 //! uses. [`TileProgram::new`](crate::TileProgram::new) calls it.
-use crate::{AxisId, AxisTile, Kernel, Node, Stmt, TileId, TileIds};
+use crate::{AxisId, AxisTile, Kernel, Node, Seen, Stmt, TileId, TileIds};
 
 impl Kernel {
     /// The loops that every schedule of this kernel begins with: its ordered axes.
@@ -25,7 +25,9 @@ impl Kernel {
 pub(crate) fn place(kernel: &Kernel, loops: &[AxisTile]) -> Vec<Node> {
     let mut body = Vec::new();
     let all: Vec<usize> = (0..kernel.body.len()).collect();
-    build(kernel, loops, &all, &mut body);
+    let seen = |l: &AxisTile| (*l, kernel.seen(l.axis));
+    let loops: Vec<(AxisTile, Seen)> = loops.iter().map(seen).collect();
+    build(kernel, &loops, &all, &mut body);
     body
 }
 
@@ -70,8 +72,8 @@ impl Used {
     }
 }
 
-fn build(kernel: &Kernel, loops: &[AxisTile], stmts: &[usize], out: &mut Vec<Node>) {
-    let Some((level, inner)) = loops.split_first() else {
+fn build(kernel: &Kernel, loops: &[(AxisTile, Seen)], stmts: &[usize], out: &mut Vec<Node>) {
+    let Some(((level, seen), inner)) = loops.split_first() else {
         out.extend(stmts.iter().map(|&s| Node::Stmt(kernel.body[s].clone())));
         return;
     };
@@ -99,7 +101,8 @@ fn build(kernel: &Kernel, loops: &[AxisTile], stmts: &[usize], out: &mut Vec<Nod
         if !looped.is_empty() {
             let mut body = Vec::new();
             build(kernel, inner, &looped, &mut body);
-            out.push(Node::Loop { axis: *level, body });
+            let (axis, seen) = (*level, seen.clone());
+            out.push(Node::Loop { axis, seen, body });
         }
     }
 }

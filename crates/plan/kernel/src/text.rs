@@ -3,7 +3,8 @@
 //! schedule, by serde.)
 use crate::parse::{read_map, short_monoid};
 use crate::{
-    Access, AxisId, Kernel, Mapping, Node, OperandId, Place, Role, Stmt, TileId, TileProgram,
+    Access, AxisId, Edge, Kernel, Mapping, Node, OperandId, Place, Role, Seen, Stmt, TileId,
+    TileProgram,
 };
 use expr::{Expr, Names};
 use layout::DType;
@@ -244,6 +245,30 @@ pub(crate) fn place(p: Place) -> String {
     }
 }
 
+/// Which positions of a loop's axis matter: ` where q - 3 <= t < q + 5`.
+fn seen(k: &Kernel, looped: AxisId, s: &Seen) -> String {
+    if s.is_all() {
+        return String::new();
+    }
+    let edge = |e: &Edge| {
+        let own = e.terms.iter().map(|(a, c)| match c.known() {
+            Some(1) => axis(k, *a).to_string(),
+            Some(-1) => format!("-{}", axis(k, *a)),
+            _ => format!("({c})*{}", axis(k, *a)),
+        });
+        let base = (!e.base.is_zero() || e.terms.is_empty()).then(|| e.base.to_string());
+        own.chain(base).collect::<Vec<_>>().join(" + ")
+    };
+    let from = s
+        .from
+        .iter()
+        .map(|e| format!("{} >= {}", axis(k, looped), edge(e)));
+    let to =
+        s.to.iter()
+            .map(|e| format!("{} < {}", axis(k, looped), edge(e)));
+    format!(" where {}", from.chain(to).collect::<Vec<_>>().join(", "))
+}
+
 fn body(
     f: &mut fmt::Formatter<'_>,
     p: &TileProgram,
@@ -256,9 +281,16 @@ fn body(
         match n {
             Node::Loop {
                 axis: a,
+                seen: s,
                 body: inner,
             } => {
-                writeln!(f, "loop {} by {}", axis(k, a.axis), a.tile)?;
+                writeln!(
+                    f,
+                    "loop {} by {}{}",
+                    axis(k, a.axis),
+                    a.tile,
+                    seen(k, a.axis, s)
+                )?;
                 *depth += 1;
                 body(f, p, inner, depth)?;
                 *depth -= 1;

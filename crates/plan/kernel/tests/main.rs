@@ -5,6 +5,7 @@ mod common;
 mod factors;
 mod limits;
 mod parse;
+mod seen;
 mod text;
 mod verify;
 mod work;

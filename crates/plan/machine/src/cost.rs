@@ -349,11 +349,13 @@ fn imbalance(work: &Work, active: usize, waves: u64, slots: u64) -> f64 {
     // All of a wave's slots are paid for, also those that the last wave leaves empty. A worker
     // whose second CTA is missing is not idle, so slots of one worker count only once.
     if slots != active as u64 || work.waves > 0 {
-        return if tasks <= slots {
+        let alike = if tasks <= slots {
             tasks.div_ceil(active as u64) as f64 * active as f64 / tasks as f64
         } else {
             (waves as f64 * slots as f64 / tasks as f64).max(1.0)
         };
+        // The longest task may be the last one that begins.
+        return alike * (1.0 + work.uneven / waves.max(1) as f64);
     }
     // Who is free takes the next: nobody waits longer than for the largest task.
     let n = active as f64;
@@ -516,7 +518,8 @@ fn parts(
         // taken, of what follows in each place of a multiprocessor less. The half is a choice, by ten kernels
         // on the emulator.
         let rounds = (tasks.div_ceil(active as u64) as f64 / ctas as f64).max(1.0);
-        let round = |cycles: f64| rounds * cycles / m.workers.clock_hz.value;
+        // The longest task may be the last one that begins.
+        let round = |cycles: f64| (rounds + work.uneven) * cycles / m.workers.clock_hz.value;
         let least = together.max(round(w.alone));
         let most = least.max(round(w.in_step));
         let whole = least + (most - least) / (1.0 + rounds.min(ctas as f64));

@@ -42,6 +42,10 @@ pub struct Work {
     /// Share of the whole that the largest task is; 0 when tasks are alike.
     #[serde(default)]
     pub largest: f64,
+    /// How much longer the task with the most pieces in its loops takes than the mean one, as a share of that; 0 where
+    /// all have as many.
+    #[serde(default)]
+    pub uneven: f64,
     /// Statements on tiles that all tasks together execute, one for every pass of their loops.
     #[serde(default)]
     pub statements: u64,
@@ -134,6 +138,7 @@ impl std::ops::AddAssign<&Work> for Work {
         self.steps = self.steps.saturating_add(o.steps);
         self.launches = self.launches.saturating_add(o.launches);
         self.largest = self.largest.max(o.largest);
+        self.uneven = self.uneven.max(o.uneven);
         self.statements = self.statements.saturating_add(o.statements);
         self.repeated += o.repeated;
         self.rows += o.rows;

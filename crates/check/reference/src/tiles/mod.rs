@@ -199,11 +199,21 @@ impl Machine<'_> {
     fn nodes(&mut self, body: &[Node]) -> Result<(), RefError> {
         for node in body {
             match node {
-                Node::Loop { axis, body } => {
-                    let n = pieces(std::slice::from_ref(axis), &self.extents)
-                        .map_err(|w| self.wrong("a loop".into(), w))?[0];
+                Node::Loop { axis, seen, body } => {
+                    let wrong = |m: &Self, w| m.wrong("a loop".into(), w);
+                    pieces(std::slice::from_ref(axis), &self.extents)
+                        .map_err(|w| wrong(self, w))?;
+                    let extent = self.extents[usize::from(axis.axis)];
+                    let span = |a: kernel::AxisId| {
+                        let (first, n) = self.spans[usize::from(a)];
+                        (first, first + n - 1)
+                    };
+                    let range = seen.range(extent, self.lookup, &span).ok_or_else(|| {
+                        wrong(self, "the positions that are seen have no value".into())
+                    })?;
+                    let (first, n) = seen.pieces(axis.tile, range);
                     let whole = self.spans[usize::from(axis.axis)];
-                    for i in 0..n {
+                    for i in first..first + n {
                         self.cut(axis, i);
                         self.nodes(body)?;
                     }

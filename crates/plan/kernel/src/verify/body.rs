@@ -61,7 +61,7 @@ fn collect<'a>(
                 stmt,
                 loops: loops.clone(),
             }),
-            Node::Loop { axis, body } => {
+            Node::Loop { axis, body, .. } => {
                 loops.push((axis.axis, *next));
                 *next += 1;
                 collect(body, loops, next, out);

@@ -50,7 +50,7 @@
 //!   result: then every thread goes over all of it, and all of them see the factors.
 //! - `code`: code of the user's is launched with sizes in symbols of the kernel.
 //! - `mapping`: register tiles and CTA shapes are not empty and name axes that exist, once each; CTAs walk tasks where
-//!   some of their warps only copy.
+//!   some of their warps only copy, and no mask hides pieces of some tasks.
 //!
 //! Target ([`TileProgram::fits`])
 //! - `limits`: a CTA has the threads, registers and shared memory that the schedule and its tiles take.

@@ -269,6 +269,9 @@ fn mapping(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
                     )
                 },
             )?;
+            b.need(g.walkers == 0 || k.has_alike_tasks(&s.loops), "mapping", || {
+                "CTAs walk tasks that have as many pieces each, and a mask hides some of a task's; let a CTA take one".into()
+            })?;
             let products = k.body.iter();
             let products = products.filter(|s| matches!(s, Stmt::Contract { .. }));
             b.need(g.deep() == 1 || products.count() == 1, "mapping", || {

@@ -52,6 +52,7 @@ pub fn statements(
         tasks: s.tasks(),
         steps: 1,
         largest: s.largest_task(),
+        uneven: s.most - 1.0,
         ..Work::default()
     };
     for (at, o) in p.kernel().operands.iter().enumerate() {
@@ -77,7 +78,7 @@ pub fn statements(
 fn executions(nodes: &[Node], s: &Space) -> f64 {
     let each = |n: &Node| match n {
         Node::Stmt(_) => 1.0,
-        Node::Loop { axis, body } => s.loop_pieces(axis.axis) * executions(body, s),
+        Node::Loop { axis, body, .. } => s.loop_pieces(axis.axis) * executions(body, s),
     };
     nodes.iter().map(each).sum()
 }

@@ -406,11 +406,11 @@ impl<'a> Model<'a> {
         for e in &nest {
             let panels = e.kind == Kind::Panel;
             let fits_inside = self.working_set(&len, panels) <= capacity;
-            let passes = if e.inner > 0.0 {
-                e.outer / e.inner
-            } else {
-                0.0
+            let gone = match e.kind {
+                Kind::Loop => self.s.gone[e.axis],
+                Kind::Panel | Kind::Grid => e.outer,
             };
+            let passes = if e.inner > 0.0 { gone / e.inner } else { 0.0 };
             for (o, b) in bytes.iter_mut().enumerate() {
                 if panels && !self.contracted[o] {
                     continue;

@@ -320,7 +320,7 @@ impl Counted<'_> {
         let [x, y] = factors.map(|t| TileStrides::of(p, s, t));
         let to = TileStrides::of(p, s, acc);
         let (n, lane) = run(s, self.axes(acc), &[&x, &y, &to]);
-        let taps: f64 = over.iter().map(|&a| s.extent[a as usize]).product();
+        let taps: f64 = over.iter().map(|&a| s.gone[a as usize]).product();
         w.rows += times / taps.max(1.0) / n;
         times * apart(&[&x, &y], lane)
     }

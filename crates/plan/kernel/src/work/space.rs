@@ -1,7 +1,10 @@
 //! Extents and addresses of a tile program as numbers, at given dims. The other files of `work` count with
 //! them.
-use crate::{AxisId, Kernel, Operand, Stmt, TileId, TileProgram};
+use crate::{AxisId, AxisTile, Kernel, Node, Operand, Seen, Stmt, TileId, TileProgram};
 use layout::Arrange;
+
+/// Pieces of an axis that are looked at to find out how many positions of another one their rows see.
+const SAMPLES: f64 = 64.0;
 
 /// Address part of an operand with numbers: coordinates along `axis` by `leaves` of (extent,
 /// stride), outermost first.
@@ -24,6 +27,10 @@ pub(crate) struct Space {
     pub terms: Vec<Vec<NumTerm>>,
     /// Axes that an operand depends on (bit per axis), gathered ones included.
     pub depends: Vec<Vec<bool>>,
+    /// Positions of each axis that a task goes over in the middle: all, but where a loop leaves some out.
+    pub gone: Vec<f64>,
+    /// How many times the middle the task with the most of them goes over.
+    pub most: f64,
     /// Distinct elements per operand.
     pub elements: Vec<f64>,
     /// Leaves that move an operand's address, per operand: numbers of term and leaf, the smallest stride
@@ -45,6 +52,8 @@ impl Space {
         let n = extent.len();
         let mut s = Space {
             piece: extent.clone(),
+            gone: extent.clone(),
+            most: 1.0,
             grid: vec![false; n],
             looped: vec![false; n],
             terms: Vec::new(),
@@ -71,7 +80,79 @@ impl Space {
         for o in &k.operands {
             s.operand(k, o, lookup)?;
         }
+        s.leave_out(p.body(), lookup)?;
         Some(s)
+    }
+
+    /// Takes out what the loops in `nodes` leave out.
+    fn leave_out(&mut self, nodes: &[Node], lookup: &dyn Fn(&str) -> Option<i64>) -> Option<()> {
+        for n in nodes {
+            let Node::Loop { axis, seen, body } = n else {
+                continue;
+            };
+            let a = axis.axis as usize;
+            // Another loop over the axis leaves out the same.
+            if !seen.is_all() && self.gone[a] == self.extent[a] && self.extent[a] > 0.0 {
+                let (middle, most) = self.share(axis, seen, lookup)?;
+                self.gone[a] *= middle;
+                self.most *= if middle > 0.0 { most / middle } else { 1.0 };
+            }
+            self.leave_out(body, lookup)?;
+        }
+        Some(())
+    }
+
+    /// Which part of a loop's pieces tasks go over, in the middle and at most.
+    fn share(
+        &self,
+        cut: &AxisTile,
+        seen: &Seen,
+        lookup: &dyn Fn(&str) -> Option<i64>,
+    ) -> Option<(f64, f64)> {
+        let mut axes: Vec<AxisId> = Vec::new();
+        let edges = seen.from.iter().chain(&seen.to);
+        for (a, _) in edges.flat_map(|e| &e.terms) {
+            if !axes.contains(a) {
+                axes.push(*a);
+            }
+        }
+        let size = |a: AxisId| {
+            (
+                self.extent[a as usize] as i64,
+                self.piece[a as usize] as i64,
+            )
+        };
+        let count = |a: &AxisId| {
+            let (extent, piece) = size(*a);
+            let all = (extent as f64 / piece.max(1) as f64).ceil().max(1.0);
+            (all, all.min(SAMPLES))
+        };
+        let counts: Vec<(f64, f64)> = axes.iter().map(count).collect();
+        let samples: f64 = counts.iter().map(|c| c.1).product();
+        let extent = self.extent[cut.axis as usize] as i64;
+        let (_, all) = seen.pieces(cut.tile, (0, extent));
+        let (mut sum, mut most) = (0.0, 0.0f64);
+        for n in 0..samples as u64 {
+            // Samples lie evenly among the pieces.
+            let mut rest = n as f64;
+            let mut spans: Vec<(i64, i64)> = Vec::with_capacity(axes.len());
+            for (a, (pieces, samples)) in axes.iter().zip(&counts) {
+                let own = ((rest % samples + 0.5) * pieces / samples).floor();
+                rest = (rest / samples).floor();
+                let (extent, piece) = size(*a);
+                let first = own as i64 * piece;
+                spans.push((first, (first + piece).min(extent) - 1));
+            }
+            let span = |a: AxisId| {
+                let at = axes.iter().position(|x| *x == a);
+                at.map_or((0, 0), |at| spans[at])
+            };
+            let (_, gone) = seen.pieces(cut.tile, seen.range(extent, lookup, &span)?);
+            let share = gone as f64 / all.max(1) as f64;
+            sum += share / samples;
+            most = most.max(share);
+        }
+        Some((sum, most))
     }
 
     fn operand(
@@ -135,14 +216,14 @@ impl Space {
             true => self.piece[a] / self.extent[a],
             false => 1.0,
         };
-        (0..self.extent.len()).map(share).product()
+        (0..self.extent.len()).map(share).product::<f64>() * self.most
     }
 
     /// Pieces of `axis` when it is looped, else 1.
     pub fn loop_pieces(&self, axis: AxisId) -> f64 {
         let a = axis as usize;
         if self.looped[a] && self.extent[a] > 0.0 {
-            (self.extent[a] / self.piece[a]).ceil()
+            (self.extent[a] / self.piece[a]).ceil() * self.gone[a] / self.extent[a]
         } else {
             1.0
         }
@@ -156,7 +237,7 @@ impl Space {
     fn positions_where(&self, among: &dyn Fn(AxisId) -> bool) -> f64 {
         (0..self.extent.len())
             .map(|a| match (among(a as AxisId), self.grid[a]) {
-                (true, _) => self.extent[a],
+                (true, _) => self.gone[a],
                 (false, true) if self.extent[a] > 0.0 => (self.extent[a] / self.piece[a]).ceil(),
                 (false, true) => 0.0,
                 (false, false) => 1.0,

@@ -24,7 +24,7 @@ pub(crate) mod vm;
 
 pub(crate) use ctx::{Ctx, Fault, SPACING, WAY};
 pub(crate) use program::{
-    Arg, CAccess, CBound, CContract, CFold, CIndexed, CKernel, CMap, CNest, CNibbles, COperand,
-    CPool, CPost, CRelabel, CTerm, CTile, CWide, Flat, Lift, Op, Simple,
+    Arg, CAccess, CBound, CContract, CEdge, CFold, CIndexed, CKernel, CMap, CNest, CNibbles,
+    COperand, CPool, CPost, CRelabel, CTerm, CTile, CWide, Flat, Lift, Op, Simple,
 };
 pub(crate) use view::{Axes, Block, MAX_AXES, View};

@@ -39,9 +39,12 @@ pub(crate) struct CTile {
 /// An operation on whole tiles.
 #[derive(Debug)]
 pub(crate) enum Op {
+    /// Over the pieces of an axis from the first position that the rows see to the last.
     Loop {
         axis: usize,
         tile: i64,
+        from: Vec<CEdge>,
+        to: Vec<CEdge>,
         body: Vec<Op>,
     },
     Load {
@@ -106,6 +109,14 @@ pub(crate) struct CBound {
     pub terms: Vec<(usize, u32)>,
     pub base: u32,
     pub extent: u32,
+}
+
+/// A position that depends on coordinates along other axes.
+#[derive(Debug)]
+pub(crate) struct CEdge {
+    /// Axes with their coefficients, and whether these are not negative.
+    pub terms: Vec<(usize, u32, bool)>,
+    pub base: u32,
 }
 
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 //! Running a compiled tile program's tasks.
-use super::{Ctx, Fault, MAX_AXES, Op, View, contract, fold, map, pool, relabel, transfer};
+use super::{CEdge, Ctx, Fault, MAX_AXES, Op, View, contract, fold, map, pool, relabel, transfer};
 use workers::prefetch::prefetch_line;
 
 /// Number of tasks under the parameters `p`, none where nothing is stored; `None` when it does not fit 32 bits.
@@ -42,10 +42,18 @@ pub(crate) fn ops(ctx: &mut Ctx, list: &[Op]) -> Result<(), Fault> {
             t.spoil();
         }
         match op {
-            Op::Loop { axis, tile, body } => {
+            Op::Loop {
+                axis,
+                tile,
+                from,
+                to,
+                body,
+            } => {
                 let (org, len) = (ctx.org[*axis], ctx.len[*axis]);
-                let mut at = 0;
-                while at < len {
+                let first = from.iter().map(|e| reach(ctx, e, false)).fold(0, i64::max);
+                let end = to.iter().map(|e| reach(ctx, e, true)).fold(len, i64::min);
+                let mut at = first / tile * tile;
+                while at < end {
                     ctx.org[*axis] = org + at;
                     ctx.len[*axis] = (*tile).min(len - at);
                     ops(ctx, body)?;
@@ -87,6 +95,15 @@ pub(crate) fn ops(ctx: &mut Ctx, list: &[Op]) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+/// The last position of an edge, or its first one, for the present rows.
+fn reach(ctx: &Ctx, e: &CEdge, last: bool) -> i64 {
+    let base = ctx.param(e.base);
+    e.terms.iter().fold(base, |sum, &(a, c, grows)| {
+        let further = if grows == last { ctx.len[a] - 1 } else { 0 };
+        sum.saturating_add(ctx.param(c).saturating_mul(ctx.org[a] + further))
+    })
 }
 
 /// Makes `v` the operand's own memory as the tile, where that is possible for the current piece.

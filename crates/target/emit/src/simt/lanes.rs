@@ -9,6 +9,10 @@ pub(crate) const LANES: usize = 32;
 pub(crate) const SECTOR: i64 = 32;
 pub(crate) const LINE: i64 = 128;
 const WORD: i64 = 4;
+/// Tasks that are looked at where loops go round more often in some than in others, and the step from one to the next,
+/// in all tasks.
+const TASKS: i64 = 32;
+const GOLDEN: f64 = 0.618_033_988_749_895;
 /// Bits of a line of a block that a warp loads.
 const BLOCK_LINE: u32 = 128;
 
@@ -81,8 +85,9 @@ impl Seen {
 }
 
 /// What is seen of every instruction of `p`, numbered as they stand in the text: means of the first warp
-/// and the middle one of a task in the middle.
-pub(crate) fn seen(p: &Program, dims: &dyn Fn(&str) -> Option<i64>) -> Vec<Seen> {
+/// and the middle one of a task in the middle. Where tasks are `uneven`, having more or fewer pieces in their loops, how
+/// often these go round is the mean of many.
+pub(crate) fn seen(p: &Program, dims: &dyn Fn(&str) -> Option<i64>, uneven: bool) -> Vec<Seen> {
     let tasks = p.tasks.eval(dims).unwrap_or(1).max(1);
     let warps = i64::from(p.threads.div_ceil(LANES as u32)).max(1);
     let mut look = Look {
@@ -102,6 +107,9 @@ pub(crate) fn seen(p: &Program, dims: &dyn Fn(&str) -> Option<i64>) -> Vec<Seen>
         for (a, b) in first.iter_mut().zip(other) {
             *a = a.mean(b);
         }
+    }
+    if uneven {
+        look.passes_of_tasks(tasks, &mut first);
     }
     first
 }
@@ -130,6 +138,31 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
+    /// How often loops go round, and what is run, as the mean of tasks that lie evenly among all: some may have more
+    /// pieces than others.
+    fn passes_of_tasks(&mut self, tasks: i64, out: &mut [Seen]) {
+        let count = tasks.min(TASKS);
+        let mut sums = vec![0.0; out.len()];
+        for n in 0..count {
+            self.task = match count == tasks {
+                true => n,
+                // Steps of the golden ratio go over the pieces of every axis alike.
+                false => ((n as f64 * GOLDEN).fract() * tasks as f64) as i64,
+            };
+            let seen = self.warp(0);
+            for (sum, seen) in sums.iter_mut().zip(&seen) {
+                if let Seen::Passes(n) | Seen::Share(n) = seen {
+                    *sum += n / count as f64;
+                }
+            }
+        }
+        for (own, sum) in out.iter_mut().zip(sums) {
+            if let Seen::Passes(n) | Seen::Share(n) = own {
+                *n = sum;
+            }
+        }
+    }
+
     /// What warp number `warp` sees.
     fn warp(&mut self, warp: i64) -> Vec<Seen> {
         self.first = warp * LANES as i64;

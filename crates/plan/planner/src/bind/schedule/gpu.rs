@@ -408,11 +408,12 @@ impl Gpu<'_> {
     }
 
     /// CTAs that walk tasks, of so many threads and bytes of shared memory: as many as there is room for, where there
-    /// are more tasks and the target has such.
-    fn walkers(&self, s: &Shape, threads: u32, bytes: i64) -> u32 {
+    /// are more tasks, all with as many pieces, and the target has such.
+    fn walkers(&self, r: &Renumbered, s: &Shape, threads: u32, bytes: i64) -> u32 {
         let workers = self.space.ctx.machine.worker_count() as u64;
         let room = workers.saturating_mul(self.held(threads, bytes));
         let walk = self.gpu.walking && s.copiers > 0 && self.tasks(&s.grid) > room;
+        let walk = walk && r.kernel.has_alike_tasks(&r.loops);
         u32::try_from(room).ok().filter(|_| walk).unwrap_or(0)
     }
 
@@ -577,7 +578,7 @@ impl Gpu<'_> {
             threads,
             warps: s.warps,
             copiers: s.copiers,
-            walkers: self.walkers(&s, threads, bytes),
+            walkers: self.walkers(&r, &s, threads, bytes),
             rows: r.rows.clone(),
             columns: r.columns.clone(),
             fragment: self.fragment,

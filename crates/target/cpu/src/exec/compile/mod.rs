@@ -8,11 +8,11 @@ mod post;
 use super::contract::TABLE;
 use super::fold::bytes;
 use super::vm::{self, CH};
-use super::{CAccess, CContract, CKernel, CMap, COperand, CRelabel, CTile, MAX_AXES, Op};
+use super::{CAccess, CContract, CEdge, CKernel, CMap, COperand, CRelabel, CTile, MAX_AXES, Op};
 use crate::isa::Isa;
 use crate::ukr::{Kernels, gemm_kernel, shapes};
 use expr::{Expr, ExprBuilder, Inst};
-use kernel::{Mapping, Node, Place, Stmt, TileProgram};
+use kernel::{AxisTile, Edge, Mapping, Node, Place, Seen, Stmt, TileProgram};
 use layout::{DType, Dim, DimBox, to_odd_f32};
 use plan::{BufferId, Params};
 
@@ -318,15 +318,11 @@ impl Compiler<'_> {
                 continue;
             }
             match &nodes[at] {
-                Node::Loop { axis, body } => {
+                Node::Loop { axis, seen, body } => {
                     self.depth += 1;
                     let body = self.nodes(body);
                     self.depth -= 1;
-                    out.push(Op::Loop {
-                        axis: axis.axis as usize,
-                        tile: axis.tile.max(1),
-                        body: body?,
-                    });
+                    out.push(self.looped(axis, seen, body?));
                 }
                 Node::Stmt(s) => self.stmt(s, &mut out)?,
             }
@@ -346,6 +342,24 @@ impl Compiler<'_> {
             }
         }
         Ok(out)
+    }
+
+    fn looped(&mut self, cut: &AxisTile, seen: &Seen, body: Vec<Op>) -> Op {
+        let mut edge = |e: &Edge| {
+            let term =
+                |(a, c): &(u16, Dim)| (usize::from(*a), self.params.intern(c), Edge::grows(c));
+            CEdge {
+                terms: e.terms.iter().map(term).collect(),
+                base: self.params.intern(&e.base),
+            }
+        };
+        Op::Loop {
+            axis: cut.axis as usize,
+            tile: cut.tile.max(1),
+            from: seen.from.iter().map(&mut edge).collect(),
+            to: seen.to.iter().map(&mut edge).collect(),
+            body,
+        }
     }
 
     fn stmt(&mut self, s: &Stmt, out: &mut Vec<Op>) -> Result<(), String> {

@@ -3,7 +3,7 @@ use super::super::{CAccess, CContract, CMap, CNest, COperand, CPool, CWide, Lift
 use super::{Compiler, ZEROS_LIMIT};
 use crate::ukr::{bf16_kernel, has_bf16_dots, pair_kernel, quad_kernel};
 use expr::{Inst, Monoid};
-use kernel::{Access, Node, Place, Stmt};
+use kernel::{Access, AxisTile, Node, Place, Stmt};
 use layout::{DType, Dim, Leaf};
 
 /// Two loads and a contraction of what they load, in loops or not.
@@ -21,7 +21,7 @@ impl Product<'_> {
     fn new(nodes: &[Node]) -> Option<Product<'_>> {
         let mut loops = Vec::new();
         let mut body = nodes;
-        while let [Node::Loop { axis, body: inner }, ..] = body {
+        while let Some((axis, inner)) = first_loop(body) {
             if !loops.is_empty() && body.len() != 1 {
                 return None;
             }
@@ -435,7 +435,7 @@ impl Compiler<'_> {
     pub(super) fn pool(&mut self, nodes: &[Node]) -> Result<Option<(CPool, usize)>, String> {
         let mut body = nodes;
         let mut loops = Vec::new();
-        while let [Node::Loop { axis, body: inner }, ..] = body {
+        while let Some((axis, inner)) = first_loop(body) {
             if !loops.is_empty() && body.len() != 1 {
                 return Ok(None);
             }
@@ -533,20 +533,24 @@ impl Compiler<'_> {
         let mut out = Vec::new();
         for n in nodes {
             match n {
-                Node::Loop { axis, body } => {
+                Node::Loop { axis, seen, body } => {
                     self.depth += 1;
                     let body = self.plain(body);
                     self.depth -= 1;
-                    out.push(Op::Loop {
-                        axis: axis.axis as usize,
-                        tile: axis.tile.max(1),
-                        body: body?,
-                    });
+                    out.push(self.looped(axis, seen, body?));
                 }
                 Node::Stmt(s) => self.stmt(s, &mut out)?,
             }
         }
         Ok(out)
+    }
+}
+
+/// The loop that nodes begin with: its axis with the piece, and its body. Without a map in it, it goes over all positions.
+fn first_loop(nodes: &[Node]) -> Option<(&AxisTile, &[Node])> {
+    match nodes {
+        [Node::Loop { axis, body, .. }, ..] => Some((axis, body)),
+        _ => None,
     }
 }
 

@@ -68,7 +68,8 @@ pub(crate) fn counted(
     }
     let mut reader = Reader::new(&counted.lines);
     let rounds = tasks.div_ceil(kernel::ctas(map.walkers, tasks).max(1)) as f64;
-    let mut items = counted.items(&p, &lanes::seen(&p, dims), rounds, &mut reader);
+    let seen = lanes::seen(&p, dims, work.uneven > 0.0);
+    let mut items = counted.items(&p, &seen, rounds, &mut reader);
     let block = calc::Block {
         threads: map.threads.into(),
         registers: printed.held.into(),

@@ -28,13 +28,13 @@ use super::ir::{Buffer, Inst, Op, Program, Reg, Ty, Warpgroup};
 use crate::EmitError;
 use expr::{Binary, Compare};
 use kernel::{
-    AxisId, AxisTile, Factors, Fragment, GpuMapping, Kernel, Mapping, Node, Operand, OperandId,
-    Place, Role, TileId, TileProgram, work,
+    AxisId, AxisTile, Edge, Factors, Fragment, GpuMapping, Kernel, Mapping, Node, Operand,
+    OperandId, Place, Role, Seen, TileId, TileProgram, work,
 };
 use layout::{DType, Dim};
 pub use state::Caps;
 pub(crate) use state::Result;
-use state::{At, Axis, Lower, TileStorage};
+use state::{At, Axis, Cut, Lower, TileStorage};
 use std::collections::BTreeSet;
 
 /// Positions of an axis per piece at most.
@@ -327,6 +327,61 @@ impl Lower<'_> {
             .dim(&extent.ceil_div(&Dim::Known(c.tile.max(1))), Ty::I32)
     }
 
+    /// The first position of a cut axis that the present rows see, and the one behind the last.
+    fn seen_between(&mut self, c: &AxisTile, seen: &Seen) -> (Reg, Reg) {
+        let mut first = self.b.int(0);
+        let mut end = self
+            .b
+            .dim(&self.kernel.axes[c.axis as usize].extent, Ty::I32);
+        for e in &seen.from {
+            let at = self.reach(e, false);
+            first = self.b.binary(Binary::Max, first, at);
+        }
+        for e in &seen.to {
+            let at = self.reach(e, true);
+            end = self.b.binary(Binary::Min, end, at);
+        }
+        (first, end)
+    }
+
+    /// The last position of an edge for the present rows, or its first one.
+    fn reach(&mut self, e: &Edge, last: bool) -> Reg {
+        let base = self.b.dim(&e.base, Ty::I32);
+        e.terms.iter().fold(base, |sum, (axis, c)| {
+            let Axis { base, len, .. } = self.axes[*axis as usize];
+            let at = match Edge::grows(c) == last {
+                true => {
+                    let (one, end) = (self.b.int(1), self.b.add(base, len));
+                    self.b.binary(Binary::Sub, end, one)
+                }
+                false => base,
+            };
+            let c = self.b.dim(c, Ty::I32);
+            let part = self.b.mul(c, at);
+            self.b.add(sum, part)
+        })
+    }
+
+    /// A loop over the pieces of an axis that the present rows see.
+    fn cut(&mut self, c: &AxisTile, seen: &Seen) -> Cut {
+        let (zero, all) = (self.b.int(0), self.pieces(c));
+        let (tile, mut first, mut count) = (*c, zero, all);
+        if !seen.is_all() {
+            let each = self.axes[c.axis as usize].bound.unwrap_or(c.tile);
+            let (from, end) = self.seen_between(c, seen);
+            let (size, rest) = (self.b.int(each), self.b.int(each - 1));
+            first = self.b.div(from, size);
+            // Not below 0, where the division is of unsigned numbers.
+            let end = self.b.binary(Binary::Max, end, zero);
+            let end = self.b.add(end, rest);
+            let end = self.b.div(end, size);
+            let end = self.b.binary(Binary::Min, end, all);
+            let left = self.b.binary(Binary::Sub, end, first);
+            count = self.b.binary(Binary::Max, left, zero);
+        }
+        Cut { tile, first, count }
+    }
+
     /// Makes the piece that begins at `base` current.
     fn enter(&mut self, c: &AxisTile, base: Reg) {
         let extent = self
@@ -395,16 +450,16 @@ impl Lower<'_> {
         for n in nodes {
             match n {
                 Node::Stmt(s) => self.stmt(s)?,
-                Node::Loop { axis, body } => match self.nest(n) {
+                Node::Loop { axis, seen, body } => match self.nest(n) {
                     Some((cuts, stmts)) => self.ring(&cuts, &stmts)?,
-                    None => self.looped(axis, body)?,
+                    None => self.looped(axis, seen, body)?,
                 },
             }
         }
         Ok(())
     }
 
-    fn looped(&mut self, c: &AxisTile, body: &[Node]) -> Result<()> {
+    fn looped(&mut self, c: &AxisTile, seen: &Seen, body: &[Node]) -> Result<()> {
         let before = self.axes[c.axis as usize].clone();
         // What an iteration does to shared memory, the next one must expect.
         let mut touched = BTreeSet::new();
@@ -413,19 +468,18 @@ impl Lower<'_> {
         self.read.extend(&touched);
         // A loop without a turn has no barrier either: what was before it is still to be waited for.
         let extent = &self.kernel.axes[c.axis as usize].extent;
-        let turns = extent.known().is_some_and(|n| n > 0);
+        let turns = seen.is_all() && extent.known().is_some_and(|n| n > 0);
         let pending = (!turns).then(|| (self.written.clone(), self.read.clone()));
-        let zero = self.b.int(0);
-        let end = self
-            .b
-            .dim(&self.kernel.axes[c.axis as usize].extent, Ty::I32);
         let step = self.b.int(before.bound.unwrap_or(c.tile));
+        let (first, end) = self.seen_between(c, seen);
+        let first = self.b.div(first, step);
+        let first = self.b.mul(first, step);
         let i = self.b.open_loop();
         self.b.forget_shared();
         self.enter(c, i);
         self.nodes(body)?;
         self.b.forget_shared();
-        self.b.close_loop(i, (zero, end, step));
+        self.b.close_loop(i, (first, end, step));
         self.written.extend(&touched);
         self.read.extend(&touched);
         if let Some((written, read)) = pending {

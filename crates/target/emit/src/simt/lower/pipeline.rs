@@ -1,9 +1,10 @@
 //! Products whose factors warps of their own copy, ahead of those that multiply: of one product, or of an attention, whose
 //! queries those that multiply bring before.
 use super::deep::accumulator;
-use super::state::{Lower, Result, SharedTile};
+use super::staging::Looped;
+use super::state::{Cut, Lower, Result, SharedTile};
 use crate::simt::ir::{Inst, Op, Pipeline, Reg, SharedArray, Ty, Warpgroup};
-use kernel::{AxisTile, Factors, Node, OperandId, Stmt, TileId};
+use kernel::{Factors, Node, OperandId, Stmt, TileId};
 use layout::{Arrange, DType, Inserted};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -11,8 +12,8 @@ use std::rc::Rc;
 /// Copies of a piece.
 type Copies = [(TileId, OperandId, Rc<SharedTile>)];
 
-/// Loops around a piece with the number of pieces of each, and of all.
-type Cuts<'c> = (&'c [AxisTile], &'c [Reg], Reg);
+/// Loops around a piece, and the number of pieces of all.
+type Cuts<'c> = (&'c [Cut], Reg);
 
 /// Whether it touches memory.
 fn touches(i: &Inst) -> bool {
@@ -72,7 +73,7 @@ impl Lower<'_> {
     /// A loop in two sides, what those that compute copy before it, and what follows it.
     fn two_sides(
         &mut self,
-        (cuts, stmts): (&[AxisTile], &[&Stmt]),
+        (loops, stmts): (&[Looped], &[&Stmt]),
         own: &[&Node],
         rest: &[Node],
     ) -> Result<()> {
@@ -82,9 +83,9 @@ impl Lower<'_> {
             return self.fail("stages", "all that is copied ahead has as many, 2 to 16");
         }
         let before = self.axes.clone();
-        let counts: Vec<Reg> = cuts.iter().map(|c| self.pieces(c)).collect();
+        let cuts: Vec<Cut> = loops.iter().map(|(c, seen)| self.cut(c, seen)).collect();
         let one = self.b.int(1);
-        let total = counts.iter().fold(one, |n, &c| self.b.mul(n, c));
+        let total = cuts.iter().fold(one, |n, c| self.b.mul(n, c.count));
         // The sums of a piece's parts are taken before others are.
         let in_parts = self.map.fragment.is_some_and(|f| f.products() > 1);
         let behind = u32::from(stages > 2 && !in_parts && self.products_alone(stmts));
@@ -97,7 +98,7 @@ impl Lower<'_> {
         if self.walk.is_none() {
             self.b.open();
         }
-        self.copy_side(&copies, (cuts, &counts, total))?;
+        self.copy_side(&copies, (&cuts, total))?;
         self.axes.clone_from(&before);
         for n in own {
             self.nodes(std::slice::from_ref(*n))?;
@@ -108,7 +109,7 @@ impl Lower<'_> {
         let piece = self.b.open_loop();
         let stage = self.b.fresh(Ty::I32);
         self.b.forget_shared();
-        self.enter_piece(cuts, &counts, piece);
+        self.enter_piece(&cuts, piece);
         self.stage = Some(stage);
         self.products_ahead = behind > 0;
         for s in stmts {
@@ -155,10 +156,10 @@ impl Lower<'_> {
     }
 
     /// The side of a warp that copies a piece, waits for it, and lets products see it.
-    fn copy_side(&mut self, copies: &Copies, (cuts, counts, _): Cuts) -> Result<()> {
+    fn copy_side(&mut self, copies: &Copies, (cuts, _): Cuts) -> Result<()> {
         let piece = self.b.open_loop();
         let stage = self.b.fresh(Ty::I32);
-        self.enter_piece(cuts, counts, piece);
+        self.enter_piece(cuts, piece);
         self.copier = Some(self.lane());
         // Constants come first, which need no kernel before to be over, and of equals those that take no more of the warp.
         let mut copies: Vec<_> = copies.iter().enumerate().collect();

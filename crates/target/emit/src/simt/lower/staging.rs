@@ -1,11 +1,11 @@
 //! Copies of operands' pieces into shared memory, all at once or in a ring of stages that runs ahead of the
 //! loop that reads it.
-use super::state::{At, Axis, Lower, Result, SharedTile, TileStorage};
+use super::state::{At, Axis, Cut, Lower, Result, SharedTile, TileStorage};
 use super::walk::Guard;
 use crate::simt::dependents::touches;
 use crate::simt::ir::{Inst, Reg, Warpgroup};
 use expr::{Binary, Compare};
-use kernel::{AxisTile, Node, OperandId, Stmt, TileId};
+use kernel::{AxisTile, Node, OperandId, Seen, Stmt, TileId};
 use layout::{DType, Inserted};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -16,6 +16,9 @@ const AHEAD: i64 = 8;
 const WARP: u32 = 32;
 /// Copies beside what follows that are written out, whose places are then computed before any loop.
 const MAX_COPIES: i64 = 64;
+
+/// A loop of a tile program: its axis with the piece, and the positions that matter.
+pub(super) type Looped<'n> = (AxisTile, &'n Seen);
 
 /// A copy of an operand's piece into a tile in shared memory.
 struct Staging {
@@ -344,14 +347,14 @@ impl Lower<'_> {
 
     /// The loops of a perfect nest and its statements, where copies into shared memory are made in it that run
     /// ahead.
-    pub fn nest<'n>(&self, node: &'n Node) -> Option<(Vec<AxisTile>, Vec<&'n Stmt>)> {
+    pub fn nest<'n>(&self, node: &'n Node) -> Option<(Vec<Looped<'n>>, Vec<&'n Stmt>)> {
         let mut cuts = vec![];
         let mut at = node;
         let body = loop {
-            let Node::Loop { axis, body } = at else {
+            let Node::Loop { axis, seen, body } = at else {
                 return None;
             };
-            cuts.push(*axis);
+            cuts.push((*axis, seen));
             match body.as_slice() {
                 [one @ Node::Loop { .. }] => at = one,
                 b => break b,
@@ -382,7 +385,7 @@ impl Lower<'_> {
     }
 
     /// Loops around statements as one: copies into shared memory run `stages - 1` pieces ahead.
-    pub fn ring(&mut self, cuts: &[AxisTile], stmts: &[&Stmt]) -> Result<()> {
+    pub fn ring(&mut self, loops: &[Looped], stmts: &[&Stmt]) -> Result<()> {
         let copies: Vec<_> = stmts.iter().filter_map(|s| self.copied(s)).collect();
         let stages = copies.first().map_or(1, |c| c.2.stages);
         self.at = "a loop".into();
@@ -405,11 +408,11 @@ impl Lower<'_> {
         }
         let pending = (self.written.clone(), self.read.clone(), self.copying);
         let before = self.axes.clone();
-        let counts: Vec<Reg> = cuts.iter().map(|c| self.pieces(c)).collect();
+        let cuts: Vec<Cut> = loops.iter().map(|(c, seen)| self.cut(c, seen)).collect();
         let one = self.b.int(1);
-        let total = counts.iter().fold(one, |n, &c| self.b.mul(n, c));
+        let total = cuts.iter().fold(one, |n, c| self.b.mul(n, c.count));
         if let Some(contract) = self.multiplies_parts(stmts) {
-            self.ring_in_parts(&copies, (cuts, &counts, total), contract)?;
+            self.ring_in_parts(&copies, (&cuts, total), contract)?;
             return self.left_ring(arrays, before, pending, total);
         }
         // Products under way read the stage before the one that is read, too.
@@ -417,7 +420,7 @@ impl Lower<'_> {
         let pieces = stages - 1 - behind;
         let (zero, ahead) = (self.b.int(0), self.b.int(pieces.into()));
         if stages > 1 {
-            self.copy_first(&copies, (cuts, &counts, total), ahead)?;
+            self.copy_first(&copies, (&cuts, total), ahead)?;
         }
         let i = self.b.open_loop();
         self.b.forget_shared();
@@ -428,13 +431,13 @@ impl Lower<'_> {
         }
         let next = self.b.add(i, ahead);
         let into = self.remainder(next, stages.into());
-        self.copy_piece(&copies, (cuts, &counts, total), next, into)?;
+        self.copy_piece(&copies, (&cuts, total), next, into)?;
         self.commit();
         if stages == 1 {
             self.wait(0);
             self.meet();
         }
-        self.enter_piece(cuts, &counts, i);
+        self.enter_piece(&cuts, i);
         let stage = self.remainder(i, stages.into());
         let outer = self.stage.replace(stage);
         self.products_ahead = behind > 0;
@@ -503,7 +506,7 @@ impl Lower<'_> {
     pub(super) fn copy_first(
         &mut self,
         copies: &[(TileId, OperandId, Rc<SharedTile>)],
-        (cuts, counts, total): (&[AxisTile], &[Reg], Reg),
+        (cuts, total): (&[Cut], Reg),
         ahead: Reg,
     ) -> Result<()> {
         let constant = |c: &&(TileId, OperandId, Rc<SharedTile>)| self.is_constant(c.1);
@@ -519,7 +522,7 @@ impl Lower<'_> {
                 continue;
             }
             let i = self.b.open_loop();
-            self.copy_piece(&list, (cuts, counts, total), i, i)?;
+            self.copy_piece(&list, (cuts, total), i, i)?;
             if grouped {
                 self.commit();
             }
@@ -545,13 +548,13 @@ impl Lower<'_> {
     pub(super) fn copy_piece(
         &mut self,
         copies: &[(TileId, OperandId, Rc<SharedTile>)],
-        (cuts, counts, total): (&[AxisTile], &[Reg], Reg),
+        (cuts, total): (&[Cut], Reg),
         n: Reg,
         stage: Reg,
     ) -> Result<()> {
         let there = self.b.compare(Compare::Lt, n, total);
         self.guarded(Some(there), |l| {
-            l.enter_piece(cuts, counts, n);
+            l.enter_piece(cuts, n);
             for (dst, operand, home) in copies {
                 l.at = l.describe(&Stmt::Load {
                     dst: *dst,
@@ -576,25 +579,26 @@ impl Lower<'_> {
     }
 
     /// Makes piece `n` of the loops' pieces current, the innermost axis' changing first.
-    pub(super) fn enter_piece(&mut self, cuts: &[AxisTile], counts: &[Reg], n: Reg) {
+    pub(super) fn enter_piece(&mut self, cuts: &[Cut], n: Reg) {
         let mut rest = n;
-        for (i, (c, &count)) in cuts.iter().zip(counts).enumerate().rev() {
-            let known = self.b.number(count).filter(|n| *n > 0);
+        for (i, c) in cuts.iter().enumerate().rev() {
+            let known = self.b.number(c.count).filter(|n| *n > 0);
             let own = match (i, known) {
                 (0, _) => rest,
                 (_, Some(k)) => self.remainder(rest, k),
-                _ => self.b.rem(rest, count),
+                _ => self.b.rem(rest, c.count),
             };
             if i > 0 {
                 rest = match known {
                     Some(k) => self.quotient(rest, k),
-                    None => self.b.div(rest, count),
+                    None => self.b.div(rest, c.count),
                 };
             }
-            let tile = self.axes[c.axis as usize].bound.unwrap_or(c.tile);
+            let tile = self.axes[c.tile.axis as usize].bound.unwrap_or(c.tile.tile);
             let tile = self.b.int(tile);
-            let base = self.b.binary(Binary::Mul, own, tile);
-            self.enter(c, base);
+            let piece = self.b.add(c.first, own);
+            let base = self.b.binary(Binary::Mul, piece, tile);
+            self.enter(&c.tile, base);
         }
     }
 }

@@ -4,7 +4,9 @@ use super::groups::Group;
 use crate::EmitError;
 use crate::simt::build::Build;
 use crate::simt::ir::{Buffer, Reg, SharedArray, Var};
-use kernel::{AxisId, GpuMapping, Kernel, OperandId, Schedule, Spread, Stmt, Swizzle, TileId};
+use kernel::{
+    AxisId, AxisTile, GpuMapping, Kernel, OperandId, Schedule, Spread, Stmt, Swizzle, TileId,
+};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -39,6 +41,16 @@ pub(super) struct Axis {
     pub(super) thread: Reg,
     /// The group that it is in: then lanes of matrix instructions have its positions.
     pub(super) group: Option<usize>,
+}
+
+/// A loop over pieces of an axis: those from the first that the task's rows see on.
+#[derive(Clone, Copy)]
+pub(super) struct Cut {
+    pub(super) tile: AxisTile,
+    /// Number of the first piece.
+    pub(super) first: Reg,
+    /// How many there are.
+    pub(super) count: Reg,
 }
 
 impl Axis {

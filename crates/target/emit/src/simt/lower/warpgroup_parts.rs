@@ -5,10 +5,10 @@
 //! themselves stay until the sums of parts are taken, which may have to be made of them.
 use super::matrix::{Left, Staged};
 use super::parts::{CHUNK, Elements};
-use super::state::{Lower, Result, SharedTile};
+use super::state::{Cut, Lower, Result, SharedTile};
 use crate::simt::ir::{Inst, Reg, SharedArray, Ty, Var, Warpgroup};
 use expr::Compare;
-use kernel::{AxisTile, Factors, OperandId, Stmt, TileId};
+use kernel::{Factors, OperandId, Stmt, TileId};
 use layout::DType;
 use std::rc::Rc;
 
@@ -60,7 +60,7 @@ impl Lower<'_> {
     pub(super) fn ring_in_parts(
         &mut self,
         copies: &[(TileId, OperandId, Rc<SharedTile>)],
-        (cuts, counts, total): (&[AxisTile], &[Reg], Reg),
+        (cuts, total): (&[Cut], Reg),
         contract: &Stmt,
     ) -> Result<()> {
         let (Stmt::Contract { acc, a, b, over }, Some(fragment)) = (contract, self.map.fragment)
@@ -93,10 +93,10 @@ impl Lower<'_> {
             false => p.sums.clone(),
         };
         let [zero, one, ahead] = [0, 1, i64::from(stages) - 1].map(|n| self.b.int(n));
-        self.copy_first(copies, (cuts, counts, total), ahead)?;
+        self.copy_first(copies, (cuts, total), ahead)?;
         self.wait(stages - 2);
         self.meet();
-        self.cut(&[&tops, &lows], zero, total)?;
+        self.make_parts(&[&tops, &lows], zero, total)?;
         let i = self.b.open_loop();
         self.b.forget_shared();
         let next = self.b.add(i, one);
@@ -105,9 +105,9 @@ impl Lower<'_> {
         self.meet();
         let far = self.b.add(i, ahead);
         let into = self.remainder(far, stages.into());
-        self.copy_piece(copies, (cuts, counts, total), far, into)?;
+        self.copy_piece(copies, (cuts, total), far, into)?;
         self.commit();
-        self.enter_piece(cuts, counts, i);
+        self.enter_piece(cuts, i);
         self.b.push(Inst::Warpgroup(Warpgroup::Fence));
         let place = self.remainder(i, PLACES);
         for (n, &(a, b)) in products_of(fragment.factors).iter().enumerate() {
@@ -116,7 +116,7 @@ impl Lower<'_> {
             self.products(&p, (&own, fresh), tops.of(a, left), lows.of(b, right))?;
         }
         self.b.push(Inst::Warpgroup(Warpgroup::Commit));
-        self.cut(&[&tops, &lows], next, total)?;
+        self.make_parts(&[&tops, &lows], next, total)?;
         self.b.push(Inst::Warpgroup(Warpgroup::Wait(0)));
         if in_parts {
             let stage = self.remainder(i, stages.into());
@@ -163,7 +163,7 @@ impl Lower<'_> {
     }
 
     /// All threads make what is multiplied of piece `n`, unless there is none: where an element lies that does.
-    fn cut(&mut self, factors: &[&Parts], n: Reg, total: Reg) -> Result<()> {
+    fn make_parts(&mut self, factors: &[&Parts], n: Reg, total: Reg) -> Result<()> {
         let there = self.b.compare(Compare::Lt, n, total);
         self.b.forget_shared();
         self.guarded(Some(there), |l| {
