@@ -13,7 +13,7 @@ use expr::Expr;
 use kernel::{AxisId, Factors, Kernel, Mapping, OperandId, TileId};
 
 /// How much longer than the best one a schedule may take, by prediction, that is tried with images.
-const NEAR: f64 = 1.25;
+pub(super) const NEAR: f64 = 1.25;
 /// How much longer than the best schedule one with images may be predicted to take: what predictions were compared with
 /// was measured of kernels that copy in bulk.
 const ALIKE: f64 = 1.01;
