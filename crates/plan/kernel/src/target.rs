@@ -42,9 +42,16 @@ pub struct CtaLimits {
 }
 
 /// How a target's printer counts what warps do for a program on a machine, with these values of symbols;
-/// the work says what crosses the levels, and how many CTAs a multiprocessor holds.
-pub type CountWarps =
-    fn(&TileProgram, &Machine, &Work, &dyn Fn(&str) -> Option<i64>) -> Option<Warps>;
+/// the work says what crosses the levels, and how many CTAs a multiprocessor holds. The last argument is asked, once
+/// instructions are known and before it is found out how long they wait for each other, whether that is still of
+/// interest: what it is given, and what is answered where it is not, is what warps take at least.
+pub type CountWarps = fn(
+    &TileProgram,
+    &Machine,
+    &Work,
+    &dyn Fn(&str) -> Option<i64>,
+    &dyn Fn(&Warps) -> bool,
+) -> Option<Warps>;
 
 /// Whether a target's code can be printed for a program, or what of it has no form there.
 pub type Prints = fn(&TileProgram, &Target) -> Result<(), String>;

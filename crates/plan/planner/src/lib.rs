@@ -27,7 +27,7 @@ pub use program::{ProgramOptions, program};
 #[doc(hidden)]
 pub mod internals {
     pub use crate::bind::cut::{CutValue, NEVER, Problem};
-    pub use crate::bind::known::KnownSteps;
+    pub use crate::bind::known::{KnownSteps, Predicted};
     pub use crate::bind::memory::{Life, assign, in_time, placed};
     pub use crate::bind::prior::alike;
     pub use crate::bind::recency::Recency;

@@ -1,16 +1,18 @@
 //! What a step costs under a schedule.
 use super::ctx::{Ctx, Space};
+use super::known::{Predicted, compared_s};
 use super::products;
 use super::schedule::reach;
 use kernel::{
-    AxisId, CountWarps, Family, Kernel, Mapping, Role, Schedule, Stmt, TileId, TileProgram,
-    VerifiedKernel, work,
+    AxisId, CountWarps, Family, GpuMapping, Kernel, Mapping, Role, Schedule, Stmt, TileId,
+    TileProgram, VerifiedKernel, work,
 };
 use machine::calc;
 use machine::{
-    COPIED, Cost, EXCHANGED, Efficiencies, NumType, Phase, Traffic, UnitClass, Warps, Work,
-    predict, predict_phases,
+    COPIED, Cost, EXCHANGED, Efficiencies, NumType, Phase, Pipe, Traffic, UnitClass, Warps, Work,
+    predict, predict_phases, predict_seconds,
 };
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Tasks per worker that share out evenly enough.
@@ -23,13 +25,24 @@ pub(crate) fn predict_step(
     kernel: &Arc<Kernel>,
     schedule: &Arc<Schedule>,
 ) -> Option<(Work, Cost)> {
+    let p = predict_below(ctx, kernel, schedule, f64::INFINITY)?;
+    Some((p.work, p.cost))
+}
+
+/// As [`predict_step`], as far as it is seen that it takes `limit`, as candidates are compared.
+pub(crate) fn predict_below(
+    ctx: Ctx,
+    kernel: &Arc<Kernel>,
+    schedule: &Arc<Schedule>,
+    limit: f64,
+) -> Option<Predicted> {
     plan::pause();
     let whole = || {
         let program = TileProgram::new(kernel.clone(), schedule.clone()).ok()?;
-        predict_program(ctx, &program)
+        predict_by(ctx, &program, counter(ctx), limit)
     };
     match ctx.known.filter(|_| counter(ctx).is_some()) {
-        Some(known) => known.of((kernel, schedule), found_in(ctx, kernel), whole),
+        Some(known) => known.of((kernel, schedule), found_in(ctx, kernel), limit, whole),
         None => whole(),
     }
 }
@@ -47,15 +60,98 @@ pub(crate) fn sketch_step(
     ctx: Ctx,
     kernel: &VerifiedKernel,
     schedule: &Arc<Schedule>,
-) -> Option<(Work, Cost)> {
+) -> Option<Predicted> {
     plan::pause();
     let program = kernel.scheduled(schedule.clone()).ok()?;
-    predict_by(ctx, &program, None)
+    predict_by(ctx, &program, None, f64::INFINITY)
+}
+
+/// Seconds that counting the instructions of `kernel` under `schedule` finds at least, by its sketched work `w`: a warp
+/// alone issues its share of the products, whatever else it does. `None` where nothing is counted.
+pub(crate) fn least_counted(
+    ctx: Ctx,
+    kernel: &Kernel,
+    schedule: &Schedule,
+    w: &Work,
+) -> Option<f64> {
+    let Mapping::Gpu(g) = &schedule.mapping else {
+        return None;
+    };
+    let rates = counter(ctx).and_then(|_| ctx.machine.warp_rates())?;
+    let per_task = u64::from(g.computing().div_ceil(WARP));
+    let mut own = Warps {
+        per_task,
+        ..Warps::default()
+    };
+    for &(class, number, n) in &w.ops {
+        match (class, g.fragment) {
+            (UnitClass::Tensor, Some(f)) => {
+                let pipe = match f.warps() {
+                    1 => Pipe::Matrix,
+                    _ => Pipe::Warpgroup,
+                };
+                own.add(pipe, n / (2.0 * MATRIX * f64::from(f.k)));
+            }
+            // Integers are multiplied several at a time.
+            (UnitClass::Fma, None) if number == NumType::F32 => {
+                own.add(Pipe::Fma, n / (2.0 * f64::from(WARP)));
+            }
+            _ => {}
+        }
+    }
+    let own = own.times(1.0 / (w.tasks.max(1) * per_task.max(1)) as f64);
+    let alone = rates.least_alone(&own.turns);
+    let block = calc::Block {
+        threads: g.threads.into(),
+        registers: 1,
+        shared: shared_bytes(ctx, kernel, schedule),
+    };
+    let held = calc::occupancy(&ctx.machine.limits, block);
+    let resident = held.map_or(1, |o| o.ctas.max(1));
+    let least = Work {
+        tasks: w.tasks,
+        steps: w.steps,
+        ctas_per_worker: resident,
+        warps: Some(Box::new(Warps {
+            per_task,
+            resident,
+            alone,
+            ..Warps::default()
+        })),
+        ..Work::default()
+    };
+    let eff = efficiencies(ctx, kernel.family, g);
+    Some(predict_seconds(ctx.machine, eff, &least, ctx.workers))
+}
+
+/// What a kernel of a family reaches on a GPU.
+fn efficiencies<'a>(ctx: Ctx<'a>, family: Family, g: &GpuMapping) -> &'a Efficiencies {
+    let table = &ctx.target.efficiencies;
+    table.family(match (g.copiers, g.store_bytes) {
+        (0, _) => family_name(family),
+        (_, 0) => COPIED,
+        _ => EXCHANGED,
+    })
+}
+
+/// Threads of a warp, and sums of which a warp adds products at once.
+const WARP: u32 = 32;
+const MATRIX: f64 = 16.0 * 8.0;
+
+/// Bytes of shared memory of a CTA.
+fn shared_bytes(ctx: Ctx, kernel: &Kernel, schedule: &Schedule) -> u64 {
+    let space = Space::new(ctx, kernel);
+    let shared = schedule.places.iter().enumerate().map(|(t, p)| {
+        let bytes = space.tile_bytes(schedule, t as TileId);
+        bytes.saturating_mul(u64::from(p.stages().unwrap_or(0)))
+    });
+    shared.fold(0, u64::saturating_add)
 }
 
 /// As [`predict_step`] for a program that is there.
 pub(crate) fn predict_program(ctx: Ctx, program: &TileProgram) -> Option<(Work, Cost)> {
-    predict_by(ctx, program, counter(ctx))
+    let p = predict_by(ctx, program, counter(ctx), f64::INFINITY)?;
+    Some((p.work, p.cost))
 }
 
 /// What counts the instructions of the target's programs, where something does and the machine has the figures that
@@ -65,7 +161,19 @@ pub(crate) fn counter(ctx: Ctx) -> Option<CountWarps> {
     ctx.machine.warp_rates().map(|_| counts)
 }
 
-fn predict_by(ctx: Ctx, program: &TileProgram, counts: Option<CountWarps>) -> Option<(Work, Cost)> {
+fn predict_by(
+    ctx: Ctx,
+    program: &TileProgram,
+    counts: Option<CountWarps>,
+    limit: f64,
+) -> Option<Predicted> {
+    let known = |work, cost| {
+        Some(Predicted {
+            work,
+            cost,
+            least: false,
+        })
+    };
     let (kernel, schedule) = (program.kernel(), program.schedule());
     program.fits(ctx.target).ok()?;
     let lookup = |s: &str| ctx.dims.get(s).map(|r| r.hi);
@@ -73,81 +181,97 @@ fn predict_by(ctx: Ctx, program: &TileProgram, counts: Option<CountWarps>) -> Op
     let (mut w, parts) = work::statements(program, ctx.machine, &lookup, &far)?;
     if w.unique_written == 0.0 {
         // Where nothing is written nothing is read for it.
-        return Some((Work::default(), Cost::zero()));
+        return known(Work::default(), Cost::zero());
     }
-    let table = &ctx.target.efficiencies;
-    let eff = table.family(family_name(kernel.family));
     let Mapping::Gpu(g) = &schedule.mapping else {
-        if w.tasks > 1 && ctx.workers > 1 {
-            // The others hear of the step, and the next one of its end.
-            w.handoffs += 2;
-        }
-        let space = Space::new(ctx, kernel);
-        let own: Vec<Option<Efficiencies>> = kernel
-            .body
-            .iter()
-            .map(|stmt| {
-                if !matches!(stmt, Stmt::Contract { .. }) {
-                    return None;
-                }
-                let Some(fma) = reach(&space, schedule, stmt) else {
-                    return Some(table.family("depthwise").clone());
-                };
-                let unit = ctx.machine.unit(UnitClass::Fma, NumType::F32)?;
-                let share = eff.unit(&unit.name, UnitClass::Fma) * fma;
-                Some(eff.clone().with_unit(&unit.name, share))
-            })
-            .collect();
-        let phases: Vec<Phase> = parts
-            .iter()
-            .zip(&own)
-            .map(|(w, e)| (w, e.as_ref().unwrap_or(eff)))
-            .collect();
-        let cost = predict_phases(ctx.machine, &phases, &w, ctx.workers);
-        return Some((w, cost));
+        let (work, cost) = by_workers(ctx, program, w, &parts);
+        return known(work, cost);
     };
-    let eff = match (g.copiers, g.store_bytes) {
-        (0, _) => eff,
-        (_, 0) => table.family(COPIED),
-        _ => table.family(EXCHANGED),
-    };
+    let table = &ctx.target.efficiencies;
+    let eff = efficiencies(ctx, kernel.family, g);
     let space = Space::new(ctx, kernel);
-    let shared = schedule.places.iter().enumerate().map(|(t, p)| {
-        let bytes = space.tile_bytes(schedule, t as TileId);
-        bytes.saturating_mul(u64::from(p.stages().unwrap_or(0)))
-    });
     let block = calc::Block {
         threads: g.threads.into(),
         registers: g.registers.into(),
-        shared: shared.fold(0, u64::saturating_add),
+        shared: shared_bytes(ctx, kernel, schedule),
     };
     let held = calc::occupancy(&ctx.machine.limits, block);
     w.ctas_per_worker = held.map_or(1, |o| o.ctas.max(1));
-    let (mut known, mut waits_s) = (None, 0.0);
-    if let Some(warps) = counts.and_then(|count| count(program, ctx.machine, &w, &lookup)) {
-        touched(ctx, &mut w, &warps);
-        w.ctas_per_worker = warps.resident;
-        w.warps = Some(warps.into());
-        // What is counted is not guessed as well.
-        let mut own = eff.clone();
-        own.units.clear();
-        own.levels.remove("shared");
-        known = Some(own);
-    } else if let Some(costs) = &table.products
+    if let Some(count) = counts {
+        let counted = |warps: Warps| {
+            let mut w = w.clone();
+            touched(ctx, &mut w, &warps);
+            w.ctas_per_worker = warps.resident;
+            w.warps = Some(warps.into());
+            // What is counted is not guessed as well.
+            let mut own = eff.clone();
+            own.units.clear();
+            own.levels.remove("shared");
+            let cost = predict(ctx.machine, &own, &w, ctx.workers);
+            (w, cost)
+        };
+        let stopped = Cell::new(false);
+        let below = |least: &Warps| {
+            let below = limit.is_infinite() || compared_s(&counted(least.clone()).1) < limit;
+            stopped.set(!below);
+            below
+        };
+        if let Some(warps) = count(program, ctx.machine, &w, &lookup, &below) {
+            let (work, cost) = counted(warps);
+            return Some(Predicted {
+                work,
+                cost,
+                least: stopped.get(),
+            });
+        }
+    }
+    let (mut own, mut waits_s) = (None, 0.0);
+    if let Some(costs) = &table.products
         && let Some(tiled) = products::tiled(&space, schedule, g)
     {
-        let mut own = eff.clone();
+        let mut tiled_eff = eff.clone();
         let share = costs.share(&tiled);
-        own.units.values_mut().for_each(|u| *u *= share);
-        known = Some(own);
+        tiled_eff.units.values_mut().for_each(|u| *u *= share);
+        own = Some(tiled_eff);
         let slots = w.ctas_per_worker.saturating_mul(ctx.workers as u64);
         waits_s = w.tasks.div_ceil(slots.max(1)) as f64 * costs.round_s;
     } else if table.products.is_some() && kernel.family == Family::Recurrent {
         waits_s = library_recurrence(&space, program, &mut w)?;
     }
-    let mut cost = predict(ctx.machine, known.as_ref().unwrap_or(eff), &w, ctx.workers);
+    let mut cost = predict(ctx.machine, own.as_ref().unwrap_or(eff), &w, ctx.workers);
     cost.wait(waits_s);
-    Some((w, cost))
+    known(w, cost)
+}
+
+/// What a CPU's workers take for `w`, of which each statement of `program` has one of `parts`.
+fn by_workers(ctx: Ctx, program: &TileProgram, mut w: Work, parts: &[Work]) -> (Work, Cost) {
+    let (kernel, schedule) = (program.kernel(), program.schedule());
+    let table = &ctx.target.efficiencies;
+    let eff = table.family(family_name(kernel.family));
+    if w.tasks > 1 && ctx.workers > 1 {
+        // The others hear of the step, and the next one of its end.
+        w.handoffs += 2;
+    }
+    let space = Space::new(ctx, kernel);
+    let own = |stmt: &Stmt| {
+        if !matches!(stmt, Stmt::Contract { .. }) {
+            return None;
+        }
+        let Some(fma) = reach(&space, schedule, stmt) else {
+            return Some(table.family("depthwise").clone());
+        };
+        let unit = ctx.machine.unit(UnitClass::Fma, NumType::F32)?;
+        let share = eff.unit(&unit.name, UnitClass::Fma) * fma;
+        Some(eff.clone().with_unit(&unit.name, share))
+    };
+    let own: Vec<Option<Efficiencies>> = kernel.body.iter().map(own).collect();
+    let phases: Vec<Phase> = parts
+        .iter()
+        .zip(&own)
+        .map(|(w, e)| (w, e.as_ref().unwrap_or(eff)))
+        .collect();
+    let cost = predict_phases(ctx.machine, &phases, &w, ctx.workers);
+    (w, cost)
 }
 
 /// Makes `w` what a library's recurrence asks for, and says how long it waits: for each position it launches two kernels
@@ -229,6 +353,17 @@ pub(crate) fn busy_seconds(ctx: Ctx, kernel: &Kernel, schedule: &Schedule) -> Op
     let eff = ctx.target.efficiencies.family(family_name(kernel.family));
     let c = predict(ctx.machine, eff, &w, ctx.workers);
     Some((c.time_s - c.launch_s - c.latency_s).max(0.0))
+}
+
+/// Seconds that a step takes which does nothing.
+pub(crate) fn idle_seconds(ctx: Ctx) -> f64 {
+    let w = Work {
+        tasks: 1,
+        steps: 1,
+        ..Work::default()
+    };
+    let eff = &ctx.target.efficiencies.default;
+    predict_seconds(ctx.machine, eff, &w, ctx.workers)
 }
 
 /// Seconds of the least that a kernel with the work `w` takes: its operations and every byte that it

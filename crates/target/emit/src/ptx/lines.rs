@@ -1,8 +1,7 @@
-//! A printed text as its lines, each looked at once: those who count its instructions and those who count its
-//! registers read this. A plan for a GPU looks at hundreds of texts of thousands of lines.
+//! A text as its lines: those who count its instructions and those who count its registers read this. A plan for a GPU
+//! looks at hundreds of texts of thousands of lines, so that whoever prints one can say what a line is without printing it.
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
-use std::ops::Range;
 
 /// What an instruction says beside its name and its registers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,8 +29,6 @@ pub(super) struct Line {
     first: u32,
     uses: u32,
     guard: u32,
-    /// First byte of the line.
-    at: u32,
 }
 
 /// Bytes of a text for each line that is an instruction, and for each register that one names: no more than most have.
@@ -54,120 +51,9 @@ pub(super) struct Lines {
 impl Lines {
     /// The lines of `text`.
     pub fn of(text: &str) -> Lines {
-        let mut out = Lines {
-            lines: Vec::with_capacity(text.len() / BYTES_OF_LINE),
-            registers: Vec::with_capacity(text.len() / BYTES_OF_REGISTER),
-            ..Lines::default()
-        };
-        let mut known = Known::default();
-        let mut at = 0;
-        for whole in text.split_inclusive('\n') {
-            out.line(whole.trim_ascii(), at, &mut known);
-            at += whole.len();
-        }
-        out
-    }
-
-    fn line<'t>(&mut self, line: &'t str, at: usize, known: &mut Known<'t>) {
-        match line.as_bytes() {
-            [b'.', ..] => {
-                if let Some(declared) = line.strip_prefix(".reg .") {
-                    self.names.declare(declared);
-                }
-            }
-            [.., b':'] => {
-                let label = self.label(&line[..line.len() - 1], known);
-                self.labels[label as usize] = Some(self.lines.len());
-            }
-            [.., b';'] => self.instruction(&line[..line.len() - 1], at, known),
-            _ => {}
-        }
-    }
-
-    fn label<'t>(&mut self, name: &'t str, known: &mut Known<'t>) -> u32 {
-        let next = self.labels.len() as u32;
-        let label = *known.labels.entry(name).or_insert(next);
-        if label == next {
-            self.labels.push(None);
-        }
-        label
-    }
-
-    fn instruction<'t>(&mut self, code: &'t str, at: usize, known: &mut Known<'t>) {
-        let (guard, code) = match code.strip_prefix('@') {
-            None => (None, code),
-            Some(rest) => {
-                let (p, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-                let name = p.trim_start_matches(['!', '%']);
-                (Some(self.names.number(name)), rest.trim_start())
-            }
-        };
-        let (op, args) = match code.bytes().position(|b| b == b' ') {
-            Some(end) => (&code[..end], &code[end + 1..]),
-            None => (code, ""),
-        };
-        let next = self.ops.len() as u16;
-        let name = *known.ops.entry(op).or_insert_with(|| {
-            self.ops.push(op.to_string());
-            KnownOp {
-                number: next,
-                jumps: op.starts_with("bra"),
-                asks_number: asks_number(op),
-                defines_none: defines_none(op),
-            }
-        });
-        let label = match name.jumps {
-            true => Some(args.trim()),
-            false => None,
-        };
-        let number = match name.asks_number {
-            true => args.rsplit(',').next().and_then(|n| n.trim().parse().ok()),
-            false => None,
-        };
-        let bytes = args.as_bytes();
-        let place_of = |what: u8| bytes.iter().position(|b| *b == what);
-        let braces = place_of(b'{');
-        // What is written stands first.
-        let written = match braces {
-            _ if name.defines_none => 0,
-            Some(0) => place_of(b'}').unwrap_or(args.len()),
-            _ => place_of(b',').unwrap_or(args.len()),
-        };
-        let place = |list: &[u32]| list.len() as u32;
-        let first = place(&self.registers);
-        let mut uses = None;
-        let mut special = false;
-        let mut rest = 0;
-        while let Some(next) = bytes[rest..].iter().position(|b| *b == b'%') {
-            let from = rest + next + 1;
-            let end = bytes[from..]
-                .iter()
-                .position(|c| !c.is_ascii_alphanumeric() && *c != b'_');
-            rest = end.map_or(args.len(), |e| from + e);
-            if from > written {
-                uses.get_or_insert(place(&self.registers));
-            }
-            let register = &args[from..rest];
-            special |= matches!(register, "tid" | "ctaid");
-            self.registers.push(self.names.number(register));
-        }
-        let end = place(&self.registers);
-        self.registers.extend(guard);
-        let label = label.map(|l| self.label(l, known));
-        self.lines.push(Line {
-            op: name.number,
-            form: Form {
-                guarded: guard.is_some(),
-                braces: braces.is_some(),
-                special,
-                number,
-            },
-            label,
-            first,
-            uses: uses.unwrap_or(end),
-            guard: end,
-            at: at as u32,
-        });
+        let mut reader = LineReader::new(text.len());
+        text.lines().for_each(|line| reader.line(line));
+        reader.lines
     }
 
     pub fn op(&self, l: &Line) -> &str {
@@ -196,29 +82,236 @@ impl Lines {
             false => self.operands(l),
         }
     }
-
-    /// Which of the lines stand in this part of the text. Parts are mostly asked for one after the other: `near` is
-    /// where the last one was.
-    pub fn within(&self, part: Range<usize>, near: &mut usize) -> Range<usize> {
-        let mut before = |at: usize| {
-            let is_before = |n: usize| self.lines.get(n).is_some_and(|l| (l.at as usize) < at);
-            while is_before(*near) {
-                *near += 1;
-            }
-            while *near > 0 && !is_before(*near - 1) {
-                *near -= 1;
-            }
-            *near
-        };
-        before(part.start)..before(part.end)
-    }
 }
 
-/// Names and labels that a text has had so far; only looked up.
+/// Takes in lines one after the other.
 #[derive(Default)]
-struct Known<'t> {
-    ops: HashMap<&'t str, KnownOp, FixedState>,
-    labels: HashMap<&'t str, u32, FixedState>,
+pub(super) struct LineReader {
+    pub lines: Lines,
+    /// Names and labels that there were so far; only looked up.
+    ops: HashMap<Box<str>, KnownOp, FixedState>,
+    labels: HashMap<Box<str>, u32, FixedState>,
+    /// The name of the instruction at hand, where it is put together of several.
+    name: String,
+}
+
+/// A register by what stands before its number, and that.
+#[derive(Clone, Copy)]
+pub(super) struct RegisterName<'n> {
+    pub kind: &'n str,
+    pub number: u32,
+}
+
+/// An operand of an instruction, as far as it is looked at.
+#[derive(Clone, Copy)]
+pub(super) enum Operand {
+    /// It names registers: one, or several in braces.
+    Registers { braces: bool },
+    /// It is an integer.
+    Number(i64),
+    /// It is something else, without a register.
+    Other,
+}
+
+/// An instruction that is taken in.
+pub(super) struct Begun {
+    op: KnownOp,
+    guard: Option<u32>,
+    first: u32,
+    uses: Option<u32>,
+    operands: u32,
+    braces: bool,
+    number: Option<i64>,
+}
+
+impl LineReader {
+    /// One for a text of about so many bytes.
+    pub fn new(bytes: usize) -> LineReader {
+        LineReader {
+            lines: Lines {
+                lines: Vec::with_capacity(bytes / BYTES_OF_LINE),
+                registers: Vec::with_capacity(bytes / BYTES_OF_REGISTER),
+                ..Lines::default()
+            },
+            ..LineReader::default()
+        }
+    }
+
+    /// Takes in a line as it is printed.
+    pub fn line(&mut self, line: &str) {
+        let line = line.trim_ascii();
+        match line.as_bytes() {
+            [b'.', ..] => {
+                if let Some(declared) = line.strip_prefix(".reg .") {
+                    self.lines.names.declare(declared);
+                }
+            }
+            [.., b':'] => {
+                let label = self.label(&line[..line.len() - 1]);
+                self.lines.labels[label as usize] = Some(self.lines.lines.len());
+            }
+            [.., b';'] => self.instruction(&line[..line.len() - 1]),
+            _ => {}
+        }
+    }
+
+    fn label(&mut self, name: &str) -> u32 {
+        if let Some(known) = self.labels.get(name) {
+            return *known;
+        }
+        let next = self.lines.labels.len() as u32;
+        self.labels.insert(name.into(), next);
+        self.lines.labels.push(None);
+        next
+    }
+
+    /// The name of an instruction, from what it is put together of.
+    fn op(&mut self, parts: &[&str]) -> KnownOp {
+        self.name.clear();
+        parts.iter().for_each(|p| self.name.push_str(p));
+        let op = self.name.as_str();
+        if let Some(known) = self.ops.get(op) {
+            return *known;
+        }
+        let known = KnownOp {
+            number: self.lines.ops.len() as u16,
+            jumps: op.starts_with("bra"),
+            asks_number: asks_number(op),
+            defines_none: defines_none(op),
+        };
+        self.ops.insert(op.into(), known);
+        self.lines.ops.push(op.to_string());
+        known
+    }
+
+    /// Begins an instruction whose name is put together of `op`, obeyed where `guard` holds.
+    pub fn begin(&mut self, guard: Option<RegisterName>, op: &[&str]) -> Begun {
+        let guard = guard.map(|g| {
+            self.lines
+                .names
+                .number(kind_of(g.kind), g.number as usize + 1)
+        });
+        Begun {
+            op: self.op(op),
+            guard,
+            first: self.lines.registers.len() as u32,
+            uses: None,
+            operands: 0,
+            braces: false,
+            number: None,
+        }
+    }
+
+    /// Adds an operand, whose registers follow.
+    pub fn operand(&mut self, begun: &mut Begun, operand: Operand) {
+        // What is written stands first.
+        if begun.operands > 0 || begun.op.defines_none {
+            begun.uses.get_or_insert(self.lines.registers.len() as u32);
+        }
+        begun.operands += 1;
+        begun.braces |= matches!(operand, Operand::Registers { braces: true });
+        begun.number = match operand {
+            Operand::Number(n) if begun.op.asks_number => Some(n),
+            _ => None,
+        };
+    }
+
+    /// A register of the operand at hand.
+    pub fn register(&mut self, r: RegisterName) {
+        let number = self
+            .lines
+            .names
+            .number(kind_of(r.kind), r.number as usize + 1);
+        self.lines.registers.push(number);
+    }
+
+    /// Ends an instruction that neither jumps nor reads a special register.
+    pub fn end(&mut self, begun: Begun) {
+        let end = self.lines.registers.len() as u32;
+        self.lines.registers.extend(begun.guard);
+        self.lines.lines.push(Line {
+            op: begun.op.number,
+            form: Form {
+                guarded: begun.guard.is_some(),
+                braces: begun.braces,
+                special: false,
+                number: begun.number,
+            },
+            label: None,
+            first: begun.first,
+            uses: begun.uses.unwrap_or(end),
+            guard: end,
+        });
+    }
+
+    fn instruction(&mut self, code: &str) {
+        let (guard, code) = match code.strip_prefix('@') {
+            None => (None, code),
+            Some(rest) => {
+                let (p, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+                let name = p.trim_start_matches(['!', '%']);
+                (Some(self.lines.names.named(name)), rest.trim_start())
+            }
+        };
+        let (op, args) = match code.bytes().position(|b| b == b' ') {
+            Some(end) => (&code[..end], &code[end + 1..]),
+            None => (code, ""),
+        };
+        let name = self.op(&[op]);
+        let label = match name.jumps {
+            true => Some(args.trim()),
+            false => None,
+        };
+        let number = match name.asks_number {
+            true => args.rsplit(',').next().and_then(|n| n.trim().parse().ok()),
+            false => None,
+        };
+        let bytes = args.as_bytes();
+        let place_of = |what: u8| bytes.iter().position(|b| *b == what);
+        let braces = place_of(b'{');
+        // What is written stands first.
+        let written = match braces {
+            _ if name.defines_none => 0,
+            Some(0) => place_of(b'}').unwrap_or(args.len()),
+            _ => place_of(b',').unwrap_or(args.len()),
+        };
+        let Lines {
+            registers, names, ..
+        } = &mut self.lines;
+        let first = registers.len() as u32;
+        let mut uses = None;
+        let mut special = false;
+        let mut rest = 0;
+        while let Some(next) = bytes[rest..].iter().position(|b| *b == b'%') {
+            let from = rest + next + 1;
+            let end = bytes[from..]
+                .iter()
+                .position(|c| !c.is_ascii_alphanumeric() && *c != b'_');
+            rest = end.map_or(args.len(), |e| from + e);
+            if from > written {
+                uses.get_or_insert(registers.len() as u32);
+            }
+            let register = &args[from..rest];
+            special |= matches!(register, "tid" | "ctaid");
+            registers.push(names.named(register));
+        }
+        let end = registers.len() as u32;
+        registers.extend(guard);
+        let label = label.map(|l| self.label(l));
+        self.lines.lines.push(Line {
+            op: name.number,
+            form: Form {
+                guarded: guard.is_some(),
+                braces: braces.is_some(),
+                special,
+                number,
+            },
+            label,
+            first,
+            uses: uses.unwrap_or(end),
+            guard: end,
+        });
+    }
 }
 
 /// What the name of an instruction says of its lines.
@@ -269,14 +362,18 @@ struct Kind {
 /// Numbers that the names of registers may have; what is beyond counts as one register.
 const NUMBERS: usize = 1 << 24;
 
+/// The bytes of what stands before a name's number: less than 16 in printed names.
+fn kind_of(name: &str) -> u128 {
+    let bytes = name.bytes();
+    bytes.fold(1u128, |all, b| all << 8 | u128::from(b))
+}
+
 /// What stands before a name's number, and that, or 0 for a name without one, plus 1.
 fn parts(name: &str) -> (u128, usize) {
     let bytes = name.as_bytes();
     let letters = bytes.iter().rposition(|b| !b.is_ascii_digit());
-    let (kind, digits) = bytes.split_at(letters.map_or(0, |at| at + 1));
-    // Printed names begin with less than 16 bytes.
-    let kind = kind.iter();
-    let kind = kind.fold(1u128, |all, b| all << 8 | u128::from(*b));
+    let (kind, digits) = name.split_at(letters.map_or(0, |at| at + 1));
+    let (kind, digits) = (kind_of(kind), digits.as_bytes());
     let number = digits.iter().fold(0usize, |all, b| {
         all.saturating_mul(10).saturating_add(usize::from(b - b'0'))
     });
@@ -337,8 +434,14 @@ impl Names {
         }
     }
 
-    fn number(&mut self, name: &str) -> u32 {
+    /// The register of this name.
+    fn named(&mut self, name: &str) -> u32 {
         let (kind, number) = parts(name);
+        self.number(kind, number)
+    }
+
+    /// The register of a kind and of a number, or 0 where its name has none, plus 1.
+    fn number(&mut self, kind: u128, number: usize) -> u32 {
         let next = self.width.len() as u32;
         let kind = self.kind(kind);
         if kind.list.len() <= number {
@@ -385,11 +488,6 @@ mod tests {
         assert_eq!(counts(store), (0, 2, 2));
         assert_eq!(all.labels[jump.label.unwrap() as usize], Some(0));
         assert_eq!(all.op(store), "st.shared.b32");
-        let at = |of: &str| text.find(of).unwrap();
-        let mut near = 0;
-        assert_eq!(all.within(at("\tdiv")..at("\tst"), &mut near), 1..3);
-        assert_eq!(all.within(0..at("\tdiv"), &mut near), 0..1);
-        assert_eq!(all.within(at("\tbra")..text.len(), &mut near), 4..5);
         assert_eq!(all.names.of_kind("r").len(), 5);
     }
 }

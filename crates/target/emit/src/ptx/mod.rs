@@ -15,6 +15,8 @@ mod lines;
 mod params;
 mod pressure;
 mod printed;
+#[cfg(test)]
+mod programs;
 pub mod resident;
 mod source;
 mod target;

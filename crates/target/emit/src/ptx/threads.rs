@@ -7,6 +7,7 @@ mod counted;
 mod math;
 mod matrix;
 mod memory;
+mod output;
 mod pipeline;
 mod warpgroup;
 
@@ -21,62 +22,17 @@ use counted::{Part, pipeline_of};
 use expr::Compare;
 use foldhash::fast::FixedState;
 use layout::DType;
+use output::{Arg, Name, Output, Second};
 use std::collections::HashMap;
-use std::fmt::{self, Write};
-use std::ops::Range;
+use std::fmt::Write;
 
 pub(super) use counted::Counted;
 
 type Out<T> = Result<T, String>;
 
-/// A register's name: what kind it is of, and its number among those.
-#[derive(Clone, Copy)]
-struct Name {
-    kind: &'static str,
-    number: u32,
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        // A text has a name in every word.
-        let mut text = [0u8; 24];
-        let mut at = text.len();
-        let mut left = self.number;
-        loop {
-            at -= 1;
-            text[at] = b'0' + (left % 10) as u8;
-            left /= 10;
-            if left == 0 {
-                break;
-            }
-        }
-        let kind = self.kind.as_bytes();
-        text[at - kind.len()..at].copy_from_slice(kind);
-        at -= kind.len() + 1;
-        text[at] = b'%';
-        f.write_str(std::str::from_utf8(&text[at..]).map_err(|_| fmt::Error)?)
-    }
-}
-
-/// The second operand of an instruction.
-#[derive(Clone, Copy)]
-enum Second {
-    Register(Name),
-    Number(i64),
-}
-
-impl fmt::Display for Second {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Second::Register(name) => name.fmt(f),
-            Second::Number(n) => n.fmt(f),
-        }
-    }
-}
-
 struct Printer<'a> {
     p: &'a Program,
-    out: String,
+    out: Output,
     temps: u32,
     labels: u32,
     /// First byte of every shared array.
@@ -115,9 +71,6 @@ struct Printing {
     /// The piece and the stage that threads which compute have come to.
     come: Option<[Name; 2]>,
 }
-
-/// Bytes of text for each value of a program, about.
-const BYTES_OF_VALUE: usize = 40;
 
 /// Bytes of an element in shared memory.
 fn size(d: DType) -> u32 {
@@ -172,8 +125,7 @@ fn moved(t: Ty) -> &'static str {
 /// # Errors
 /// An element type or function has no PTX form.
 pub(super) fn print(p: &Program, arch: &str, source: &Source) -> Result<Printed, EmitError> {
-    let done = text(p, arch, source).map_err(|why| refused(p, why))?;
-    Ok(done.printed)
+    text(p, arch, source).map_err(|why| refused(p, why))
 }
 
 fn refused(p: &Program, why: String) -> EmitError {
@@ -244,8 +196,10 @@ pub(super) fn scope(
         faults: vec![],
         body: vec![],
     };
-    let mut s = Printer::new(&p, vec![], true, &Source::Entry);
+    let out = Output::text(p.regs.len());
+    let mut s = Printer::new(&p, vec![], true, &Source::Entry, out);
     s.body(body)?;
+    let printed = std::mem::replace(&mut s.out, Output::text(0)).into_text();
     let own = |text: &str| {
         let named = text.replace('%', &format!("%s{number}"));
         named.replace('$', &format!("$s{number}_"))
@@ -255,24 +209,103 @@ pub(super) fn scope(
     for (&g, f) in given.iter().zip(from) {
         out += &line(g, &own(&s.r(g).to_string()), &f.to_string());
     }
-    out += &own(&s.out);
+    out += &own(&printed);
     out += &line(made, &to.to_string(), &own(&s.r(made).to_string()));
     Ok(out)
 }
 
-/// As [`print`], for the instructions to be counted.
+/// As [`print`], as lines to be counted, without a text.
 ///
 /// # Errors
 /// As [`print`].
 pub(super) fn counted(p: &Program, arch: &str) -> Result<Counted, EmitError> {
-    text(p, arch, &Source::Entry).map_err(|why| refused(p, why))
+    let of = || -> Out<Counted> {
+        let mut out = Output::lines(p.regs.len());
+        out.line(head(p, 0, walks(p, &Source::Entry)));
+        let body = body(p, arch, &Source::Entry, out)?;
+        Ok(Counted {
+            shared_bytes: body.shared_bytes,
+            lines: body.out.into_lines(),
+            parts: body.parts,
+        })
+    };
+    of().map_err(|why| refused(p, why))
 }
 
-fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
+/// Registers of a thread of `p`, whose lines these are, by estimate.
+pub(super) fn held(p: &Program, arch: &str, lines: &Lines) -> u32 {
+    registers(p, arch, &Source::Entry, lines).0
+}
+
+/// Whether a launch's CTAs walk tasks.
+fn walks(p: &Program, source: &Source) -> bool {
+    p.walkers > 0 && *source == Source::Entry
+}
+
+/// Declarations of all registers, of which `temps` are for the text alone.
+fn head(p: &Program, temps: u32, walks: bool) -> String {
+    let mut head = declared(p.regs.len(), p.vars.len(), temps);
+    let _ = writeln!(
+        head,
+        "\t.reg .b64 %l_<{}>;\n\t.reg .b64 %dim_<{}>;\n\t.reg .b64 %fault;",
+        p.operands.len() + 1,
+        p.dims.len() + 1
+    );
+    if walks {
+        head += "\t.reg .b64 %tasks_;\n\t.reg .b32 %tasks;\n";
+    }
+    head
+}
+
+/// Registers that each thread of `p`, whose lines these are, holds by estimate, and is given.
+fn registers(p: &Program, arch: &str, source: &Source, lines: &Lines) -> (u32, u32) {
+    match p.registers {
+        // They are shared out among all that the CTA begins with.
+        Some(asked) if *source == Source::Entry && pipeline_of(&p.body).is_some() => (asked, asked),
+        Some(asked) => (super::pressure::estimate(lines, asked), asked),
+        None => {
+            let most = super::arch::registers_for(p.threads);
+            let held = super::pressure::estimate_threads(lines, arch, most);
+            (held, super::pressure::given(held, most))
+        }
+    }
+}
+
+/// A program's instructions without its declarations.
+struct Body {
+    out: Output,
+    /// Registers for the text alone.
+    temps: u32,
+    params: Vec<ParamSpec>,
+    shared_bytes: u32,
+    /// Parts of the lines by instruction, where these are counted.
+    parts: Vec<Part>,
+}
+
+fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
+    let walks = walks(p, source);
+    let body = body(p, arch, source, Output::text(p.regs.len()))?;
+    let code = head(p, body.temps, walks) + &body.out.into_text();
+    let (held, registers) = registers(p, arch, source, &Lines::of(&code));
+    Ok(Printed {
+        name: p.name.clone(),
+        held,
+        code,
+        params: body.params,
+        threads: p.threads,
+        registers,
+        shared_bytes: body.shared_bytes,
+        walkers: if walks { p.walkers } else { 0 },
+        faults: p.faults.clone(),
+    })
+}
+
+/// First bytes of the shared arrays, and bytes of all of them.
+fn shared_arrays(p: &Program) -> Out<(Vec<u32>, u32)> {
     let mut shared = vec![];
     let mut bytes = 0u32;
-    for (i, a) in p.shared.iter().enumerate() {
-        let begin = bytes.checked_next_multiple_of(alignment(p, i as u32));
+    for (a, alignment) in p.shared.iter().zip(alignments(p)) {
+        let begin = bytes.checked_next_multiple_of(alignment);
         let n = a.elements.checked_mul(size(a.dtype));
         let end = begin.zip(n).and_then(|(at, n)| at.checked_add(n));
         bytes = end
@@ -280,7 +313,13 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
             .ok_or("shared memory leaves 32 bits")?;
         shared.extend(begin);
     }
-    let mut s = Printer::new(p, shared, arch != "sm_75", source);
+    Ok((shared, bytes))
+}
+
+/// Prints the instructions of `p` to `out`.
+fn body(p: &Program, arch: &str, source: &Source, out: Output) -> Out<Body> {
+    let (shared, shared_bytes) = shared_arrays(p)?;
+    let mut s = Printer::new(p, shared, arch != "sm_75", source, out);
     let mut params = vec![];
     for (i, o) in p.operands.iter().enumerate() {
         let _ = o;
@@ -300,7 +339,7 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
             value: ParamValue::Dim(d.clone()),
         });
     }
-    let walks = p.walkers > 0 && *source == Source::Entry;
+    let walks = walks(p, source);
     if walks {
         s.param("s64", "%tasks_", "tasks", params.len());
         s.line("cvt.u32.u64 %tasks, %tasks_;");
@@ -322,68 +361,35 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Counted> {
         s.variables();
     }
     s.body(&p.body)?;
-    let mut head = declared(p.regs.len(), p.vars.len(), s.temps);
-    let _ = writeln!(
-        head,
-        "\t.reg .b64 %l_<{}>;\n\t.reg .b64 %dim_<{}>;\n\t.reg .b64 %fault;",
-        p.operands.len() + 1,
-        p.dims.len() + 1
-    );
-    if walks {
-        head += "\t.reg .b64 %tasks_;\n\t.reg .b32 %tasks;\n";
-    }
-    let begin = head.len();
-    let moved = |r: &Range<usize>| r.start + begin..r.end + begin;
-    let parts = s.parts.iter().map(|p| Part {
-        whole: moved(&p.whole),
-        body: moved(&p.body),
-    });
-    let parts = parts.collect();
-    let code = head + &s.out;
-    let lines = Lines::of(&code);
-    let (held, registers) = match p.registers {
-        // They are shared out among all that the CTA begins with.
-        Some(asked) if *source == Source::Entry && pipeline_of(&p.body).is_some() => (asked, asked),
-        Some(asked) => (super::pressure::estimate(&lines, asked), asked),
-        None => {
-            let most = super::arch::registers_for(p.threads);
-            let held = super::pressure::estimate_threads(&lines, arch, most);
-            (held, super::pressure::given(held, most))
-        }
-    };
-    let printed = Printed {
-        name: p.name.clone(),
-        held,
-        code,
+    Ok(Body {
+        out: s.out,
+        temps: s.temps,
         params,
-        threads: p.threads,
-        registers,
-        shared_bytes: bytes,
-        walkers: if walks { p.walkers } else { 0 },
-        faults: p.faults.clone(),
-    };
-    Ok(Counted {
-        printed,
-        lines,
-        parts,
+        shared_bytes,
+        parts: s.parts,
     })
 }
 
-/// Bytes of which the first byte of a shared array is a multiple: swizzles of what warpgroups read are those of
+/// By shared array the bytes of which its first byte is a multiple: swizzles of what warpgroups read are those of
 /// addresses.
-fn alignment(p: &Program, array: u32) -> u32 {
-    fn read(body: &[Inst], array: u32) -> bool {
-        body.iter().any(|i| match i {
-            Inst::Warpgroup(Warpgroup::Multiply { a, b, .. }) => {
-                matches!(a, LeftFactor::Lines(a) if a.array == array) || b.array == array
+fn alignments(p: &Program) -> Vec<u32> {
+    fn read(body: &[Inst], out: &mut [u32]) {
+        for i in body {
+            if let Inst::Warpgroup(Warpgroup::Multiply { a, b, .. }) = i {
+                let left = match a {
+                    LeftFactor::Lines(a) => Some(a.array),
+                    LeftFactor::Words(_) => None,
+                };
+                left.into_iter()
+                    .chain([b.array])
+                    .for_each(|a| out[a as usize] = 1024);
             }
-            i => read(i.body(), array),
-        })
+            read(i.body(), out);
+        }
     }
-    match read(&p.body, array) {
-        true => 1024,
-        false => 16,
-    }
+    let mut out = vec![16; p.shared.len()];
+    read(&p.body, &mut out);
+    out
 }
 
 /// Sums of a value and a number that are elements' numbers and nothing else: an instruction that touches memory
@@ -436,10 +442,16 @@ fn beyond(p: &Program) -> Vec<Option<(Reg, i64)>> {
 }
 
 impl<'a> Printer<'a> {
-    fn new(p: &'a Program, shared: Vec<u32>, nan: bool, source: &'a Source) -> Printer<'a> {
+    fn new(
+        p: &'a Program,
+        shared: Vec<u32>,
+        nan: bool,
+        source: &'a Source,
+        out: Output,
+    ) -> Printer<'a> {
         Printer {
             p,
-            out: String::with_capacity(p.regs.len() * BYTES_OF_VALUE),
+            out,
             temps: 0,
             labels: 0,
             shared,
@@ -465,9 +477,12 @@ impl<'a> Printer<'a> {
     }
 
     fn line(&mut self, s: impl std::fmt::Display) {
-        self.out.push('\t');
-        let _ = write!(self.out, "{s}");
-        self.out.push('\n');
+        self.out.line(s);
+    }
+
+    /// Prints an instruction whose name is put together of `op`.
+    fn ins(&mut self, op: &[&str], args: &[Arg]) {
+        self.out.instruction(None, op, args);
     }
 
     fn param(&mut self, ty: &str, to: &str, name: &str, index: usize) {
@@ -521,11 +536,11 @@ impl<'a> Printer<'a> {
 
     /// Prints an instruction, and notes which part of the text it is.
     fn part(&mut self, i: &Inst) -> Out<()> {
-        let (own, start) = (self.parts.len(), self.out.len());
+        let (own, start) = (self.parts.len(), self.out.place());
         self.parts.push(Part::default());
         self.inst(i)?;
         let part = &mut self.parts[own];
-        part.whole = start..self.out.len();
+        part.whole = start..self.out.place();
         if i.body().is_empty() {
             part.body = part.whole.end..part.whole.end;
         }
@@ -534,9 +549,9 @@ impl<'a> Printer<'a> {
 
     /// The body of instruction number `own`.
     fn body_of(&mut self, own: usize, body: &[Inst]) -> Out<()> {
-        let start = self.out.len();
+        let start = self.out.place();
         self.inner(|s| s.body(body))?;
-        self.parts[own].body = start..self.out.len();
+        self.parts[own].body = start..self.out.place();
         Ok(())
     }
 
@@ -579,7 +594,7 @@ impl<'a> Printer<'a> {
         let g = self.r(g);
         self.line(format_args!("@!{g} bra {label};"));
         f(self)?;
-        self.out.push_str(&format!("{label}:\n"));
+        self.out.label(&label);
         Ok(())
     }
 
@@ -589,8 +604,11 @@ impl<'a> Printer<'a> {
             Inst::Let(r, op) => self.op(*r, op),
             Inst::Set(v, r) => {
                 let t = self.ty(*r);
-                let from = self.r(*r);
-                self.line(format_args!("mov.{} %v{}{v}, {from};", moved(t), prefix(t)));
+                let to = Name {
+                    kind: variable(t),
+                    number: *v,
+                };
+                self.ins(&["mov.", moved(t)], &[to.into(), self.r(*r).into()]);
                 Ok(())
             }
             Inst::LoadRun {
@@ -694,7 +712,7 @@ impl<'a> Printer<'a> {
         let (to, step) = (self.second(to), self.second(step));
         let p = self.temp("tp");
         self.line(format_args!("mov.b32 {i}, {from};"));
-        self.out.push_str(&format!("{top}:\n"));
+        self.out.label(&top);
         // Loops are written out as often as the schedule says, and no more.
         self.line(".pragma \"nounroll\";");
         self.line(format_args!("setp.ge.s32 {p}, {i}, {to};"));
@@ -702,7 +720,7 @@ impl<'a> Printer<'a> {
         self.body_of(own, body)?;
         self.line(format_args!("add.s32 {i}, {i}, {step};"));
         self.line(format_args!("bra {top};"));
-        self.out.push_str(&format!("{end}:\n"));
+        self.out.label(&end);
         Ok(())
     }
 
@@ -712,17 +730,15 @@ impl<'a> Printer<'a> {
         if ty == Ty::I32 {
             self.numbers[r as usize] = Some(i64::from(bits as i64 as i32));
         }
-        match ty {
-            Ty::Bool => self.truth(to, bits != 0),
-            Ty::F32 => {
-                let v = (f64::from_bits(bits) as f32).to_bits();
-                self.line(format_args!("mov.f32 {to}, 0f{v:08X};"));
-            }
-            Ty::F64 => self.line(format_args!("mov.f64 {to}, 0d{bits:016X};")),
-            Ty::I64 => self.line(format_args!("mov.b64 {to}, {};", bits as i64)),
-            Ty::U32 => self.line(format_args!("mov.b32 {to}, {};", bits as u32)),
-            Ty::I32 => self.line(format_args!("mov.b32 {to}, {};", bits as i64 as i32)),
-        }
+        let number = match ty {
+            Ty::Bool => return self.truth(to, bits != 0),
+            Ty::F32 => Arg::Single(f64::from_bits(bits) as f32),
+            Ty::F64 => Arg::Double(f64::from_bits(bits)),
+            Ty::I64 => Arg::Number(bits as i64),
+            Ty::U32 => Arg::Number((bits as u32).into()),
+            Ty::I32 => Arg::Number((bits as i64 as i32).into()),
+        };
+        self.ins(&["mov.", moved(ty)], &[to.into(), number]);
     }
 
     /// `to` becomes `x` rounded, or cut, to type `d`.
@@ -795,7 +811,13 @@ impl<'a> Printer<'a> {
                 Ty::I64 => self.line(format_args!("mov.b64 {to}, %dim_{d};")),
                 _ => self.line(format_args!("cvt.u32.u64 {to}, %dim_{d};")),
             },
-            Op::Get(v) => self.line(format_args!("mov.{} {to}, %v{}{v};", moved(ty), prefix(ty))),
+            Op::Get(v) => {
+                let from = Name {
+                    kind: variable(ty),
+                    number: *v,
+                };
+                self.ins(&["mov.", moved(ty)], &[to.into(), from.into()]);
+            }
             Op::Unary(f, x) => return self.unary(to, *f, *x),
             Op::Power(x) => self.line(format_args!("ex2.approx.f32 {to}, {};", self.r(*x))),
             Op::Binary(f, x, y) => return self.binary(to, *f, *x, *y),
@@ -810,7 +832,8 @@ impl<'a> Printer<'a> {
                     Compare::Ge => "ge",
                 };
                 let (kind, x, y) = (suffix(self.ty(*x)), self.r(*x), self.second(*y));
-                self.line(format_args!("setp.{name}.{kind} {to}, {x}, {y};"));
+                let args = [to.into(), x.into(), y.into()];
+                self.ins(&["setp.", name, ".", kind], &args);
             }
             Op::Select(c, x, y) => {
                 let (c, x, y) = (self.r(*c), self.r(*x), self.r(*y));
@@ -821,22 +844,18 @@ impl<'a> Printer<'a> {
                     self.line(format_args!("and.pred {b}, {n}, {y};"));
                     self.line(format_args!("or.pred {to}, {a}, {b};"));
                 } else {
-                    self.line(format_args!("selp.{} {to}, {x}, {y}, {c};", moved(ty)));
+                    let args = [to, x, y, c].map(Arg::Register);
+                    self.ins(&["selp.", moved(ty)], &args);
                 }
             }
             Op::MulAdd(x, y, z) => {
                 let (x, y, z) = (self.r(*x), self.r(*y), self.r(*z));
-                match ty {
-                    Ty::F32 | Ty::F64 => {
-                        self.line(format_args!("fma.rn.{} {to}, {x}, {y}, {z};", suffix(ty)));
-                    }
-                    ty => self.line(format_args!("mad.lo.{} {to}, {x}, {y}, {z};", suffix(ty))),
-                }
+                let name = if ty.is_float() { "fma.rn." } else { "mad.lo." };
+                self.ins(&[name, suffix(ty)], &[to, x, y, z].map(Arg::Register));
             }
             Op::Convert(x) => return self.convert(to, ty, *x),
             Op::Bits(x) => {
-                let x = self.r(*x);
-                self.line(format_args!("mov.b32 {to}, {x};"));
+                self.ins(&["mov.b32"], &[to.into(), self.r(*x).into()]);
             }
             Op::Narrow(d, x) => {
                 self.narrow(to, *d, *x);

@@ -212,6 +212,21 @@ impl Look<'_> {
         self.put(std::array::from_fn(|i| f(x[i], y[i])))
     }
 
+    fn three(&mut self, of: [Reg; 3], f: impl Fn(i64, i64, i64) -> i64) -> Value {
+        match of.map(|r| self.regs[r as usize]) {
+            [Value::Same(x), Value::Same(y), Value::Same(z)] => Value::Same(f(x, y, z)),
+            [Value::Unknown, _, _] | [_, Value::Unknown, _] | [_, _, Value::Unknown] => {
+                Value::Unknown
+            }
+            _ => match of.map(|r| self.of(r)) {
+                [Some(x), Some(y), Some(z)] => {
+                    self.put(std::array::from_fn(|i| f(x[i], y[i], z[i])))
+                }
+                _ => Value::Unknown,
+            },
+        }
+    }
+
     fn value(&mut self, r: Reg, op: &Op) -> Value {
         let whole = |r: Reg| !self.p.regs[r as usize].is_float();
         match *op {
@@ -253,18 +268,10 @@ impl Look<'_> {
                     Compare::Ge => x >= y,
                 })
             }),
-            Op::Select(c, x, y) => match (self.of(c), self.of(x), self.of(y)) {
-                (Some(c), Some(x), Some(y)) => {
-                    self.put(std::array::from_fn(|i| if c[i] != 0 { x[i] } else { y[i] }))
-                }
-                _ => Value::Unknown,
-            },
-            Op::MulAdd(x, y, z) if whole(r) => match (self.of(x), self.of(y), self.of(z)) {
-                (Some(x), Some(y), Some(z)) => self.put(std::array::from_fn(|i| {
-                    x[i].wrapping_mul(y[i]).wrapping_add(z[i])
-                })),
-                _ => Value::Unknown,
-            },
+            Op::Select(c, x, y) => self.three([c, x, y], |c, x, y| if c != 0 { x } else { y }),
+            Op::MulAdd(x, y, z) if whole(r) => {
+                self.three([x, y, z], |x, y, z| x.wrapping_mul(y).wrapping_add(z))
+            }
             Op::Convert(x) if whole(r) && whole(x) => self.regs[x as usize],
             // What is asked of all lanes is rare.
             Op::AnyLane(_) => Value::Same(0),

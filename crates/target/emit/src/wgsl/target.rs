@@ -117,13 +117,14 @@ fn warps(
     machine: &Machine,
     work: &Work,
     dims: &dyn Fn(&str) -> Option<i64>,
+    below: &dyn Fn(&Warps) -> bool,
 ) -> Option<Warps> {
     let code = ptx::Code {
         arch: ptx::ARCHS[1],
         caps: Caps::default(),
         shared_bytes: u64::MAX,
     };
-    ptx::counted(program, machine, work, dims, code)
+    ptx::counted(program, machine, work, dims, below, code)
 }
 
 /// Whether there is WGSL for `program` in the memory that `target` shares.

@@ -5,7 +5,7 @@ use super::candidate::{Candidate, Image, Packed, Rank};
 use super::form::Facts;
 use super::gpu;
 use super::product::Product;
-use super::rank::{Search, ranked};
+use super::rank::{Search, is_known, ranked};
 use super::relaid;
 use crate::bind::ctx::{Ctx, Space};
 use crate::bind::pack;
@@ -13,7 +13,7 @@ use expr::Expr;
 use kernel::{AxisId, Factors, Kernel, Mapping, OperandId, TileId};
 
 /// How much longer than the best one a schedule may take, by prediction, that is tried with images.
-const NEAR: f64 = 1.25;
+pub(super) const NEAR: f64 = 1.25;
 /// How much longer than the best schedule one with images may be predicted to take: what predictions were compared with
 /// was measured of kernels that copy in bulk.
 const ALIKE: f64 = 1.01;
@@ -41,6 +41,7 @@ fn faster(
 ) -> Option<(Candidate, Rank)> {
     let first = best.first()?.0;
     let near = best.iter().take_while(|b| b.0 <= first * NEAR);
+    let near = near.filter(|b| is_known(ctx, b));
     let base = near.map(|b| &list[b.1]).find(|c| multiplied(c).is_some())?;
     let multiplied = multiplied(base)?;
     let factor = Factor::of(ctx, kernel, facts)?;

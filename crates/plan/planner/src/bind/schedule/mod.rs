@@ -104,7 +104,14 @@ pub(crate) fn choose(
     tried(&mut list, effort, &|c| there && reuses(c));
     plan::pause();
     let prints = ctx.prints().filter(|_| !facts.whole);
-    let mut best = ranked(ctx, &list, 0, constant, Search::all(prints, COUNTED))?;
+    let search = Search {
+        near: match there {
+            true => [REUSE, images::NEAR.max(REUSE)],
+            false => [1.0, images::NEAR],
+        },
+        ..Search::all(prints, COUNTED)
+    };
+    let mut best = ranked(ctx, &list, 0, constant, search)?;
     if let (Some(sweep), false) = (ctx.sweep, gpu) {
         sweep.choose(&space, constant, &mut list, &mut best);
     }
@@ -129,7 +136,7 @@ pub(crate) fn choose(
     if gpu && ctx.pack && ctx.sweep.is_none() {
         images::tried(ctx, &ordered(given), facts, (&mut list, &mut best));
     }
-    let alternatives = beaten(&list, &best);
+    let alternatives = beaten(ctx, &list, &best);
     let (_, at, work, cost) = best.swap_remove(0);
     let choice = finished(ctx, list.swap_remove(at), work, cost)?;
     whys.push(Why {
@@ -151,19 +158,23 @@ pub(crate) fn choose(
 }
 
 /// What the best of `list` was better than, the next best first.
-fn beaten(list: &[Candidate], best: &[Rank]) -> Vec<Alternative> {
+fn beaten(ctx: Ctx, list: &[Candidate], best: &[Rank]) -> Vec<Alternative> {
     let Some(first) = best.first() else {
         return vec![];
     };
     let chosen = &list[first.1];
     let others = best.iter().skip(1).take(KEPT);
     others
-        .map(|b| Alternative {
-            what: list[b.1].beside(chosen),
+        .map(|b| (b, list[b.1].beside(chosen)))
+        // What differs in nothing that is said was no choice.
+        .filter(|(_, what)| *what != chosen.what)
+        .map(|(b, what)| Alternative {
+            what: match rank::is_known(ctx, b) {
+                true => what,
+                false => format!("{what}, at least"),
+            },
             predicted_s: b.3.time_s,
         })
-        // What differs in nothing that is said was no choice.
-        .filter(|a| a.what != chosen.what)
         .collect()
 }
 

@@ -3,21 +3,17 @@
 use super::candidate::{Candidate, Packed, Rank};
 use super::gpu::warps;
 use crate::bind::ctx::Ctx;
-use crate::bind::predict::{counter, predict_step, sketch_step};
+use crate::bind::known::{Predicted, compared_s};
+use crate::bind::predict::{counter, least_counted, predict_below, sketch_step};
 use kernel::{
     Kernel, Mapping, OperandId, Prints, Schedule, Stmt, TileId, TileProgram, VerifiedKernel,
 };
 use layout::Arrange;
-use machine::{Cost, Work};
 use plan::parallel;
 use std::sync::Arc;
 
-/// How much of what could overlap is taken to overlap when candidates are compared: between equals
-/// the one that moves less is the safer choice.
-pub(super) const OVERLAP: f64 = 0.9;
-
-/// Candidates of a kernel whose instructions are counted, the best by arithmetic and bytes alone: printing a program
-/// to count them takes tens of times as long as all else that is predicted of it.
+/// Candidates of a kernel whose instructions are counted, the best by arithmetic and bytes alone: to lower a program and
+/// count them takes tens of times as long as all else that is predicted of it.
 pub const COUNTED: usize = 6;
 /// One in so many of those that are counted is of another kind than the best, where there are such.
 const OTHERS: usize = 3;
@@ -38,9 +34,17 @@ pub(super) struct Search {
     pub counted: usize,
     /// What is there already takes so long, as candidates are ranked.
     pub limit: f64,
+    /// How many times what the best one takes another may take that is of interest, by warps and by warpgroups.
+    pub near: [f64; 2],
 }
 
 impl Search {
+    /// What a candidate takes that is of no interest where another takes `best`.
+    fn limit(&self, best: f64, c: &Candidate) -> f64 {
+        let near = self.near[usize::from(warps(c) > 1)];
+        self.limit.min(near * best)
+    }
+
     /// For the best of all.
     pub fn all(prints: Option<Prints>, counted: usize) -> Search {
         let limit = f64::INFINITY;
@@ -48,6 +52,7 @@ impl Search {
             prints,
             counted,
             limit,
+            near: [1.0; 2],
         }
     }
 }
@@ -67,7 +72,8 @@ pub(super) fn ranked(
 ) -> Result<Vec<Rank>, String> {
     let numbers: Vec<usize> = (from..list.len()).collect();
     if counter(ctx).is_none() {
-        let best = ranked_by(Prediction::Counted, ctx, list, numbers, constant);
+        let whole = Prediction::Counted(f64::INFINITY, search);
+        let best = sorted_by(whole, ctx, list, numbers, constant);
         return with_code(ctx, list, best, search.prints);
     }
     ranked_of(
@@ -96,18 +102,13 @@ pub(super) fn ranked_of(
     });
     let mut refused = None;
     for few in sketches.chunks(search.counted.max(1)) {
-        let mut best: Vec<Rank> = vec![];
-        for round in few.chunks(ROUND) {
-            // What has no code is no better than anything.
-            let reached = best
-                .iter()
-                .find(|b| !counts_code(ctx) || b.2.warps.is_some());
-            let limit = reached.map_or(search.limit, |b| b.0.min(search.limit));
-            let promising = round.iter().filter(|r| r.0 < limit).map(|r| r.1);
-            let numbers = promising.collect();
-            best.extend(ranked_by(Prediction::Counted, ctx, list, numbers, constant));
-            sort(&mut best);
+        let (mut best, beaten) = counted(ctx, list, few, constant, search);
+        // Those behind seldom take less.
+        if best.is_empty() && !beaten.is_empty() {
+            return Ok(vec![]);
         }
+        best.extend(beaten);
+        sort(&mut best);
         match with_code(ctx, list, best, search.prints) {
             Ok(best) if best.is_empty() => {}
             Ok(best) => return Ok(best),
@@ -118,6 +119,64 @@ pub(super) fn ranked_of(
         Some(why) => Err(why),
         None => Ok(vec![]),
     }
+}
+
+/// A few candidates with their instructions counted, cheapest first, and those that are seen to take more than the best or
+/// the limit, with what they take at least.
+fn counted(
+    ctx: Ctx,
+    list: &[Candidate],
+    few: &[Rank],
+    constant: &dyn Fn(OperandId) -> bool,
+    search: Search,
+) -> (Vec<Rank>, Vec<Rank>) {
+    // Those that can be best are counted first.
+    let bounded = |r: &Rank| (r.0, at_least(ctx, list, r));
+    let mut few: Vec<(f64, Rank)> = few.iter().map(bounded).collect();
+    few.arrange_by(|a, b| a.1.0.total_cmp(&b.1.0));
+    let (mut best, mut beaten): (Vec<Rank>, Vec<Rank>) = (vec![], vec![]);
+    for round in few.chunks(ROUND) {
+        // What has no code is no better than anything.
+        let reached = best.iter().find(|b| is_known(ctx, b));
+        let reached = reached.map_or(f64::INFINITY, |b| b.0);
+        let mut numbers = vec![];
+        for (sketch, r) in round {
+            // A sketch seldom says more than counting does.
+            let may = *sketch < search.limit.min(reached);
+            match may && r.0 < search.limit(reached, &list[r.1]) {
+                true => numbers.push(r.1),
+                false => beaten.push(r.clone()),
+            }
+        }
+        let below = Prediction::Counted(reached, search);
+        let found = ranked_by(below, ctx, list, numbers, constant);
+        for (rank, least) in found {
+            debug_assert!(least || bound(ctx, list, &rank) <= rank.0 * 1.001);
+            let of = if least { &mut beaten } else { &mut best };
+            of.push(rank);
+        }
+        sort(&mut best);
+    }
+    (best, beaten)
+}
+
+/// A candidate whose sketch is `r` with what counting its instructions finds at least.
+fn at_least(ctx: Ctx, list: &[Candidate], r: &Rank) -> Rank {
+    let (mut out, least) = (r.clone(), bound(ctx, list, r));
+    out.0 = out.0.max(least);
+    out.3.time_s = out.3.time_s.max(least);
+    out
+}
+
+/// What counting the instructions of a candidate finds at least, by arithmetic alone.
+fn bound(ctx: Ctx, list: &[Candidate], r: &Rank) -> f64 {
+    let c = &list[r.1];
+    least_counted(ctx, &c.kernel, &c.schedule, &r.2).unwrap_or(0.0)
+}
+
+/// Whether it is known what a candidate takes, not only what it takes at least, and there is code for it.
+pub(super) fn is_known(ctx: Ctx, r: &Rank) -> bool {
+    !counts_code(ctx) || r.2.warps.is_some()
 }
 
 /// Whether there is code where instructions are counted.
@@ -205,14 +264,14 @@ pub(super) fn sketched(
     constant: &dyn Fn(OperandId) -> bool,
 ) -> Vec<Rank> {
     let all = (from..list.len()).collect();
-    ranked_by(Prediction::Sketched, ctx, list, all, constant)
+    sorted_by(Prediction::Sketched, ctx, list, all, constant)
 }
 
 /// How a step is predicted.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Prediction {
-    /// By its instructions, where they are counted.
-    Counted,
+    /// By its instructions, where they are counted, as far as it is of interest where another takes so long.
+    Counted(f64, Search),
     /// By arithmetic and bytes alone.
     Sketched,
 }
@@ -244,10 +303,11 @@ impl Prediction {
         self,
         ctx: Ctx,
         c: (&Arc<Kernel>, &Arc<Schedule>),
+        limit: f64,
         verified: &Verified,
-    ) -> Option<(Work, Cost)> {
+    ) -> Option<Predicted> {
         match (self, verified.found(c.0)) {
-            (Prediction::Counted, _) => predict_step(ctx, c.0, c.1),
+            (Prediction::Counted(..), _) => predict_below(ctx, c.0, c.1, limit),
             (Prediction::Sketched, Some(k)) => sketch_step(ctx, k.as_ref()?, c.1),
             (Prediction::Sketched, None) => {
                 let k = VerifiedKernel::new(c.0.clone()).ok()?;
@@ -257,44 +317,65 @@ impl Prediction {
     }
 }
 
-/// The candidates of these numbers that make valid programs, cheapest first.
+/// The candidates of these numbers that make valid programs; of some it is known only what they take at least.
 fn ranked_by(
     prediction: Prediction,
     ctx: Ctx,
     list: &[Candidate],
     numbers: Vec<usize>,
     constant: &dyn Fn(OperandId) -> bool,
-) -> Vec<Rank> {
+) -> Vec<(Rank, bool)> {
     let verified = match prediction {
-        Prediction::Counted => Verified::default(),
+        Prediction::Counted(..) => Verified::default(),
         Prediction::Sketched => Verified::of(numbers.iter().map(|&i| &list[i].kernel)),
     };
     let whole = |i: &usize| {
         let c = &list[*i];
-        prediction.of(ctx, (&c.kernel, &c.schedule), &verified)
+        let limit = match prediction {
+            Prediction::Counted(best, search) => search.limit(best, c),
+            Prediction::Sketched => f64::INFINITY,
+        };
+        prediction.of(ctx, (&c.kernel, &c.schedule), limit, &verified)
     };
     // Arithmetic and bytes alone of a few take less time than handing them out to threads.
     let long = match prediction {
-        Prediction::Counted => counter(ctx).is_some(),
+        Prediction::Counted(..) => counter(ctx).is_some(),
         Prediction::Sketched => numbers.len() >= SHARED,
     };
-    let costs: Vec<Option<(Work, Cost)>> = match long {
+    let costs: Vec<Option<Predicted>> = match long {
         true => parallel::map(&numbers, whole),
         false => numbers.iter().map(whole).collect(),
     };
-    let of = |(i, cost): (usize, Option<(Work, Cost)>)| {
-        let (w, cost) = cost?;
-        let overlap = OVERLAP * cost.time_s + (1.0 - OVERLAP) * cost.interval.1;
+    let of = |(i, predicted): (usize, Option<Predicted>)| {
+        let mut p = predicted?;
+        let own = compared_s(&p.cost);
+        if p.least {
+            p.work.warps = None;
+            return Some(((own, i, p.work, p.cost), true));
+        }
         // What is no constant is packed by every request.
         let packed = list[i].packed.iter().filter(|(_, p)| !constant(p.of));
         let seconds = |p: &Packed| {
-            let copy = prediction.of(ctx, (&p.kernel, &p.schedule), &verified);
-            Some(copy?.1.time_s)
+            let copy = (&p.kernel, &p.schedule);
+            let copy = prediction.of(ctx, copy, f64::INFINITY, &verified);
+            Some(copy?.cost.time_s)
         };
         let packing: Option<f64> = packed.map(|(_, p)| seconds(p)).sum();
-        Some((overlap + packing?, i, w, cost))
+        Some(((own + packing?, i, p.work, p.cost), false))
     };
-    let mut best: Vec<Rank> = numbers.into_iter().zip(costs).filter_map(of).collect();
+    numbers.into_iter().zip(costs).filter_map(of).collect()
+}
+
+/// As [`ranked_by`], all of it known, cheapest first.
+fn sorted_by(
+    prediction: Prediction,
+    ctx: Ctx,
+    list: &[Candidate],
+    numbers: Vec<usize>,
+    constant: &dyn Fn(OperandId) -> bool,
+) -> Vec<Rank> {
+    let all = ranked_by(prediction, ctx, list, numbers, constant);
+    let mut best: Vec<Rank> = all.into_iter().map(|r| r.0).collect();
     sort(&mut best);
     best
 }

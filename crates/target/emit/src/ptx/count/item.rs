@@ -50,8 +50,6 @@ impl Sides {
 pub(in crate::ptx) struct Reader<'a> {
     words: Words<'a>,
     pub(super) parts: usize,
-    /// Where among the lines the last part was that was looked for.
-    pub near: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -59,7 +57,6 @@ impl<'a> Reader<'a> {
         Reader {
             words: Words::of(lines),
             parts: 0,
-            near: 0,
         }
     }
 

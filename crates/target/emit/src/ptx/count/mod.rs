@@ -4,6 +4,7 @@
 //! A warp's time is that of one warp alone: instruction after instruction in the order that an assembler gives
 //! them, each behind what it reads, with nothing moved past loops, barriers and jumps.
 mod item;
+mod least;
 mod order;
 mod sides;
 mod words;
@@ -15,17 +16,20 @@ use crate::simt::{self, lanes};
 use item::waits;
 pub(in crate::ptx) use item::{Item, Reader, Sides};
 use kernel::{Mapping, TileProgram};
+use least::Least;
 use machine::{Machine, Pipe, WarpRates, Warps, Work, calc};
 use std::collections::VecDeque;
 use words::{Kind, Word};
 
 /// What `program`'s warps do on `machine`, whose levels `work` crosses; `None` where it has no PTX that a CTA of the
-/// machine can run, or the machine no figures for warps.
+/// machine can run, or the machine no figures for warps. Where what they do at least is not `below` what is of interest
+/// it is that, see [`kernel::CountWarps`].
 pub fn warps(
     program: &TileProgram,
     machine: &Machine,
     work: &Work,
     dims: &dyn Fn(&str) -> Option<i64>,
+    below: &dyn Fn(&Warps) -> bool,
 ) -> Option<Warps> {
     let arch = arch_of(machine.limits.cc).unwrap_or(ARCHS[0]);
     let code = Code {
@@ -33,7 +37,7 @@ pub fn warps(
         caps: caps(arch),
         shared_bytes: limits(arch).shared_bytes,
     };
-    counted(program, machine, work, dims, code)
+    counted(program, machine, work, dims, below, code)
 }
 
 /// The code of a program whose instructions are counted.
@@ -52,6 +56,7 @@ pub(crate) fn counted(
     machine: &Machine,
     work: &Work,
     dims: &dyn Fn(&str) -> Option<i64>,
+    below: &dyn Fn(&Warps) -> bool,
     code: Code,
 ) -> Option<Warps> {
     let Mapping::Gpu(map) = &program.schedule().mapping else {
@@ -62,34 +67,53 @@ pub(crate) fn counted(
     let tasks = u64::try_from(tasks).ok()?.max(1);
     let p = simt::lower(program, code.caps).ok()?;
     let counted = threads::counted(&p, code.arch).ok()?;
-    let printed = &counted.printed;
-    if u64::from(printed.shared_bytes) > code.shared_bytes {
+    if u64::from(counted.shared_bytes) > code.shared_bytes {
         return None;
     }
     let mut reader = Reader::new(&counted.lines);
     let rounds = tasks.div_ceil(kernel::ctas(map.walkers, tasks).max(1)) as f64;
     let seen = lanes::seen(&p, dims, work.uneven > 0.0);
     let mut items = counted.items(&p, &seen, rounds, &mut reader);
-    let block = calc::Block {
-        threads: map.threads.into(),
-        registers: printed.held.into(),
-        shared: printed.shared_bytes.into(),
+    let resident = |registers: u32| {
+        let block = calc::Block {
+            threads: map.threads.into(),
+            registers: registers.into(),
+            shared: counted.shared_bytes.into(),
+        };
+        calc::occupancy(&machine.limits, block).map_or(1, |o| o.ctas.max(1))
     };
-    order::arrange(&mut items, &counted.lines, &rates, printed.held);
-    let resident = calc::occupancy(&machine.limits, block).map_or(1, |o| o.ctas.max(1));
-    let mut sum = Sum {
-        rates,
-        out: Warps::default(),
-    };
-    sum.items(&items, 1.0);
     let per_task = u64::from(map.threads.div_ceil(32));
-    let mut out = sum.out.times((per_task * tasks) as f64);
-    out.per_task = per_task;
-    out.resident = resident;
+    let all = |items: &[Item]| {
+        let mut sum = Sum {
+            rates,
+            out: Warps::default(),
+        };
+        sum.items(items, 1.0);
+        let turns = sum.out.turns;
+        let mut out = sum.out.times((per_task * tasks) as f64);
+        out.per_task = per_task;
+        (out, turns)
+    };
+    let (mut least, mut turns) = all(&items);
+    // Some of these are points where a warp waits.
+    turns[Pipe::Slot as usize] = 0.0;
+    let answers = rates.answers(machine, work, least.loaded);
+    let answers = answers.iter().filter(|a| a.0 > 0.0).map(|a| a.1);
+    let load = answers.fold(f64::INFINITY, f64::min).min(rates.far);
+    let alone = Least::cycles(rates, &counted.lines, load, &items);
+    least.alone = alone.max(rates.least_alone(&turns));
+    least.resident = resident(1);
+    if !below(&least) {
+        return Some(least);
+    }
+    let held = threads::held(&p, code.arch, &counted.lines);
+    order::arrange(&mut items, &counted.lines, &rates, held);
+    let (mut out, _) = all(&items);
+    out.resident = resident(held);
     let active = machine
         .worker_count()
         .clamp(1, usize::try_from(tasks).unwrap_or(usize::MAX));
-    let own = tasks.div_ceil(active as u64).min(resident);
+    let own = tasks.div_ceil(active as u64).min(out.resident);
     let [fetch, store] = rates.beyond(machine, work, out.stored, active);
     let fetch = fetch / out.loaded.max(1.0);
     let store = store / out.stored.max(1.0);
@@ -223,6 +247,14 @@ impl Groups {
     }
 }
 
+/// Cycles of an instruction that a warp may have to wait at, once it need not.
+fn wait_cycles(rates: &WarpRates, kind: Kind) -> f64 {
+    match kind {
+        Kind::Barrier => rates.barrier,
+        _ => 1.0,
+    }
+}
+
 /// Warps that go in step, in cycles.
 struct Clock<'a> {
     rates: WarpRates,
@@ -258,11 +290,6 @@ const AHEAD: f64 = 8.0;
 
 /// Passes of a loop within a side that are all gone through, at most.
 const MOST_PASSES: f64 = 16.0;
-
-/// Cycles from an instruction to the next of a warp that has its scheduler for itself, at best. Measured on an H100
-/// on 27 November 2026: products and attention with one warp per scheduler took 1.2 to 1.6 times as long as one
-/// instruction per cycle would say, those with two what it says.
-const LONE: f64 = 1.3;
 
 impl Clock<'_> {
     fn items(&mut self, items: &[Item]) {
@@ -301,10 +328,7 @@ impl Clock<'_> {
     }
 
     fn wait(&mut self, kind: Kind) {
-        self.now += match kind {
-            Kind::Barrier => self.rates.barrier,
-            _ => 1.0,
-        };
+        self.now += wait_cycles(&self.rates, kind);
         match kind {
             Kind::Commit => self.copies.commit(),
             Kind::Wait(left) => self.now = self.now.max(self.copies.wait(left)),
@@ -388,7 +412,7 @@ impl Clock<'_> {
     fn stretch(&mut self, items: &[Item]) {
         let from = self.now;
         // A warp alone has one scheduler, and its pipes, for itself.
-        let each = (self.warps / self.rates.schedulers).max(LONE);
+        let each = (self.warps / self.rates.schedulers).max(WarpRates::LONE);
         let mut fetched = 0.0;
         let asks = items.iter().map(sectors).sum::<f64>();
         let mut asked = 0.0;
@@ -443,5 +467,36 @@ impl Clock<'_> {
                 _ => defs.for_each(|d| self.at[*d as usize] = there),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::warps;
+    use crate::ptx::programs::tried;
+    use machine::Machine;
+
+    #[test]
+    fn what_warps_do_at_least_is_no_more_than_what_they_do() {
+        let machine = Machine::load("h100").unwrap();
+        let mut counted = 0;
+        for t in tried(2) {
+            let dims = |n: &str| t.value(n);
+            let Some(work) = kernel::work::work(&t.program, &machine, &dims) else {
+                continue;
+            };
+            let all = |below| warps(&t.program, &machine, &work, &dims, &|_| below);
+            let (Some(least), Some(whole)) = (all(false), all(true)) else {
+                continue;
+            };
+            let name = &t.program.kernel().name;
+            assert!(least.alone <= 1.000_001 * whole.alone, "{name}");
+            assert!(least.in_step <= whole.in_step, "{name}");
+            assert!(least.resident >= whole.resident, "{name}");
+            let more = |(a, b): (&f64, &f64)| (a - b).abs() > 1e-6 * b.abs();
+            assert!(!least.turns.iter().zip(&whole.turns).any(more), "{name}");
+            counted += 1;
+        }
+        assert!(counted > 100, "{counted} programs");
     }
 }

@@ -398,6 +398,8 @@ struct Open {
     /// By pipe, those whose operands are there, the one with the longest chain first and of several the first in
     /// the text.
     able: [BinaryHeap<(Cycles, Reverse<usize>)>; UNISSUED + 1],
+    /// The pipes that have had some, a bit each.
+    pipes: u16,
     /// All of them by their places in the text, a bit each: those that were taken are still in a heap.
     all: [u64; MOST / 64],
 }
@@ -408,11 +410,18 @@ impl Open {
         self.waiting.iter_mut().for_each(BinaryHeap::clear);
         self.able.iter_mut().for_each(BinaryHeap::clear);
         self.all = Default::default();
+        self.pipes = 0;
+    }
+
+    fn pipes(&self) -> impl Iterator<Item = usize> + use<> {
+        let pipes = self.pipes;
+        (0..=UNISSUED).filter(move |p| pipes >> p & 1 == 1)
     }
 
     /// Adds the instruction in place `at`, for `pipe`, whose operands are `there`.
     fn push(&mut self, at: usize, pipe: usize, there: f64) {
         self.waiting[pipe].push(Reverse((Cycles(there), at)));
+        self.pipes |= 1 << pipe;
         self.all[at / 64] |= 1 << (at % 64);
     }
 
@@ -432,13 +441,13 @@ impl Open {
     /// later until one can.
     fn best(&mut self, chain: &[f64], now: &mut f64) -> Option<usize> {
         self.arrive(chain, *now);
-        let soonest = (0..=UNISSUED).filter_map(|p| self.begins(p, *now));
+        let soonest = self.pipes().filter_map(|p| self.begins(p, *now));
         let soonest = soonest.min_by(f64::total_cmp)?;
         if soonest > *now {
             *now = soonest;
             self.arrive(chain, *now);
         }
-        let can = (0..=UNISSUED).filter(|&p| self.free[p] <= *now);
+        let can = self.pipes().filter(|&p| self.free[p] <= *now);
         let pipe = can.max_by(|&p, &q| self.able[p].peek().cmp(&self.able[q].peek()))?;
         let (_, Reverse(at)) = self.able[pipe].pop()?;
         self.take(at);
@@ -448,7 +457,8 @@ impl Open {
     /// Finds those whose operands are there at `now`, and forgets those that were taken.
     fn arrive(&mut self, chain: &[f64], now: f64) {
         let taken = |at: usize| self.all[at / 64] >> (at % 64) & 1 == 0;
-        for (waiting, able) in self.waiting.iter_mut().zip(&mut self.able) {
+        for pipe in self.pipes() {
+            let (waiting, able) = (&mut self.waiting[pipe], &mut self.able[pipe]);
             while let Some(Reverse((there, at))) = waiting.peek() {
                 let (there, at) = (there.0, *at);
                 if there > now && !taken(at) {

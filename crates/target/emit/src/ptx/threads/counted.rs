@@ -1,27 +1,26 @@
-//! The instructions of a printed text as the items that are counted.
+//! The instructions of a program's lines as the items that are counted.
 use super::super::count::{Item, Reader, Sides};
 use super::super::lines::Lines;
-use super::super::printed::Printed;
 use crate::simt::ir::{Inst, Pipeline, Program};
 use crate::simt::lanes::{Seen, Touch};
 use std::ops::Range;
 
-/// The part of a text that an instruction made, and within it that of its body.
+/// The lines that an instruction made, and within them those of its body.
 #[derive(Clone, Default)]
 pub(super) struct Part {
     pub whole: Range<usize>,
     pub body: Range<usize>,
 }
 
-/// A printed text with the part of each instruction of the program, in their order.
+/// The lines of a program with the part of each of its instructions, in their order.
 pub(in crate::ptx) struct Counted {
-    pub printed: Printed,
+    pub shared_bytes: u32,
     pub lines: Lines,
     pub(super) parts: Vec<Part>,
 }
 
 impl Counted {
-    /// The instructions of `p`, which this is the text of, with what is seen of each.
+    /// The instructions of `p`, whose lines these are, with what is seen of each.
     /// A CTA has so many tasks, where it walks them.
     pub fn items(&self, p: &Program, seen: &[Seen], tasks: f64, reader: &mut Reader) -> Vec<Item> {
         let mut parts = self.parts.iter().zip(seen);
@@ -46,11 +45,7 @@ impl Counted {
             let Some((part, own)) = parts.next() else {
                 return;
             };
-            let whole = self.lines.within(part.whole.clone(), &mut reader.near);
-            let inside = match part.body.start == part.whole.end {
-                true => whole.end..whole.end,
-                false => self.lines.within(part.body.clone(), &mut reader.near),
-            };
+            let (whole, inside) = (part.whole.clone(), &part.body);
             let (before, after) = (whole.start..inside.start, inside.end..whole.end);
             let mut inner = vec![];
             let times = match (i, own) {

@@ -1,5 +1,6 @@
 //! Conversions and functions of values.
-use super::{Name, Out, Printer, Second, suffix};
+use super::output::Second;
+use super::{Name, Out, Printer, suffix};
 use crate::simt::ir::{Reg, Ty};
 use expr::{Binary, Unary};
 
@@ -170,12 +171,13 @@ impl Printer<'_> {
                     (_, Ty::I64) => ("shr", "u64"),
                     _ => ("shr", "u32"),
                 };
-                self.line(format_args!("{name}.{kind} {to}, {a}, {by};"));
+                self.ins(&[name, ".", kind], &[to.into(), a.into(), by.into()]);
                 return Ok(());
             }
             _ => return Err(format!("{f:?} of {ty:?} has no PTX form")),
         };
-        self.line(format_args!("{name}{mode}.{kind} {to}, {a}, {b};"));
+        let args = [to.into(), a.into(), b.into()];
+        self.ins(&[name, mode, ".", kind], &args);
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Copies that go on beside what follows, and matrix instructions.
-use super::{Name, Printer, prefix};
+use super::output::Arg;
+use super::{Name, Printer, variable};
 use crate::simt::ir::{Inst, Reg, Ty, Var};
 use kernel::{Fragment, OperandId};
 use layout::DType;
@@ -17,15 +18,13 @@ pub(super) fn names(f: &Fragment) -> [&'static str; 3] {
     [sums, left, right]
 }
 
-/// The variables of sums.
-pub(super) fn sums_of(f: &Fragment, sums: &[Var]) -> String {
-    let kind = prefix(if f.acc == DType::I32 {
+/// What the names of sums' variables begin with.
+pub(super) fn sums_kind(f: &Fragment) -> &'static str {
+    variable(if f.acc == DType::I32 {
         Ty::I32
     } else {
         Ty::F32
-    });
-    let names: Vec<String> = sums.iter().map(|v| format!("%v{kind}{v}")).collect();
-    names.join(", ")
+    })
 }
 
 /// A 16-bit float's name in instructions.
@@ -77,38 +76,49 @@ impl Printer<'_> {
         let from = self.global(operand, index, None);
         let to = self.shared_at(array, to);
         let kind = if bytes == 16 { "cg" } else { "ca" };
-        let mut line = format!("cp.async.{kind}.shared.global [{to}], [{from}], {bytes}");
+        let bytes = Arg::Number(bytes.into());
+        let mut args = vec![to.arg(), from.arg(), bytes];
         if let Some(g) = guard {
             // A source size of 0 reads nothing and fills with zeros.
             let (size, g) = (self.temp("tr"), self.r(g));
-            self.line(format_args!("selp.b32 {size}, {bytes}, 0, {g};"));
-            line += &format!(", {size}");
+            let none = Arg::Number(0);
+            self.ins(&["selp.b32"], &[size.into(), bytes, none, g.into()]);
+            args.push(size.into());
         }
-        self.line(format_args!("{line};"));
+        self.ins(&["cp.async.", kind, ".shared.global"], &args);
     }
 
     /// Loads four 8x8 blocks as a warp's fragments.
     fn load_matrix(&mut self, dst: [Reg; 4], (array, index): (u32, Reg), transposed: bool) {
         let from = self.shared_at(array, index);
         let trans = if transposed { ".trans" } else { "" };
-        let [a, b, c, d] = dst.map(|r| self.r(r));
-        self.line(format_args!(
-            "ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{{a}, {b}, {c}, {d}}}, [{from}];"
-        ));
+        let dst = dst.map(|r| self.r(r));
+        let op = ["ldmatrix.sync.aligned.m8n8.x4", trans, ".shared.b16"];
+        self.ins(&op, &[Arg::List(&dst), from.arg()]);
     }
 
     /// Adds the product of two fragments to sums.
     fn multiply(&mut self, fragment: &Fragment, sums: [Var; 4], a: [Reg; 4], b: [Reg; 2]) {
         let Fragment { m, n, k, .. } = fragment;
         let [acc, left, right] = names(fragment);
-        let list = sums_of(fragment, &sums);
-        let (a, b) = (
-            a.map(|r| self.r(r).to_string()).join(", "),
-            b.map(|r| self.r(r).to_string()).join(", "),
-        );
-        self.line(format_args!(
-            "mma.sync.aligned.m{m}n{n}k{k}.row.col.{acc}.{left}.{right}.{acc} {{{list}}}, {{{a}}}, {{{b}}}, {{{list}}};"
-        ));
+        let shape = format!("m{m}n{n}k{k}");
+        let kind = sums_kind(fragment);
+        let sums = sums.map(|number| Name { kind, number });
+        let (a, b) = (a.map(|r| self.r(r)), b.map(|r| self.r(r)));
+        let op = [
+            "mma.sync.aligned.",
+            &shape,
+            ".row.col.",
+            acc,
+            ".",
+            left,
+            ".",
+            right,
+            ".",
+            acc,
+        ];
+        let [sums, a, b]: [&[Name]; 3] = [&sums, &a, &b];
+        self.ins(&op, &[sums, a, b, sums].map(Arg::List));
     }
 
     /// `to` becomes two f32 values rounded to 16 bits, `x` in the lower half.

@@ -1,5 +1,6 @@
 //! Loads and stores of elements. What is touched under a condition is a guarded instruction, not one that
 //! is jumped over: an assembler, and an SM, then have other loads under way meanwhile.
+use super::output::{Arg, listed};
 use super::{Name, Out, Printer, moved, size};
 use crate::simt::ir::{Reg, Ty};
 use layout::DType;
@@ -25,11 +26,6 @@ impl fmt::Display for On {
     }
 }
 
-fn listed(names: &[Name]) -> String {
-    let names: Vec<String> = names.iter().map(Name::to_string).collect();
-    names.join(", ")
-}
-
 /// Where an element is.
 pub(super) struct Place {
     space: &'static str,
@@ -50,6 +46,11 @@ impl fmt::Display for Place {
 }
 
 impl Place {
+    /// Between brackets.
+    pub(super) fn arg(&self) -> Arg<'static> {
+        Arg::At(self.base, self.offset)
+    }
+
     /// The place `bytes` behind this one.
     pub(super) fn after(&self, bytes: u32) -> Place {
         Place {
@@ -70,9 +71,14 @@ impl Printer<'_> {
                 s.line(format_args!("shr.s32 {half}, {index}, 1;"));
                 s.line(format_args!("cvt.s64.s32 {t}, {half};"));
             } else {
-                s.line(format_args!("mul.wide.s32 {t}, {index}, {};", size(d)));
+                let by = Arg::Number(size(d).into());
+                s.ins(&["mul.wide.s32"], &[t.into(), index.into(), by]);
             }
-            s.line(format_args!("add.s64 {t}, {t}, %l_{operand};"));
+            let pointer = Name {
+                kind: "l_",
+                number: operand.into(),
+            };
+            s.ins(&["add.s64"], &[t, t, pointer].map(Arg::Register));
         });
         let offset = match d.bits() {
             4 => beyond / 2,
@@ -92,11 +98,9 @@ impl Printer<'_> {
         let (index, beyond) = self.split(index);
         let base = self.address(Space::Shared(size(d)), index, |s, t, index| {
             let base = s.temp("tr");
-            s.line(format_args!("mov.u32 {base}, shared_bytes;"));
-            s.line(format_args!(
-                "mad.lo.s32 {t}, {index}, {}, {base};",
-                size(d)
-            ));
+            s.ins(&["mov.u32"], &[base.into(), Arg::Word("shared_bytes")]);
+            let by = Arg::Number(size(d).into());
+            s.ins(&["mad.lo.s32"], &[t.into(), index.into(), by, base.into()]);
         });
         Place {
             space: "shared",
@@ -151,9 +155,11 @@ impl Printer<'_> {
                 "b16" => ("b16", "0"),
                 _ => ("b32", "0"),
             };
-            self.line(format_args!("mov.{kind} {to}, {none};"));
+            self.ins(&["mov.", kind], &[to.into(), Arg::Word(none)]);
         }
-        self.line(format_args!("{on}ld.{space}.{kind} {to}, [{from}];"));
+        let args = [to.into(), from.arg()];
+        self.out
+            .instruction(on.0, &["ld.", space, ".", kind], &args);
     }
 
     /// Reads one element of type `d` into register `to`; `index` picks a nibble.
@@ -209,7 +215,10 @@ impl Printer<'_> {
             space, base, on, ..
         } = to;
         match d {
-            DType::F32 => self.line(format_args!("{on}st.{space}.f32 [{to}], {from};")),
+            DType::F32 => {
+                let args = [to.arg(), from.into()];
+                self.out.instruction(on.0, &["st.", space, ".f32"], &args);
+            }
             DType::F64 => self.line(format_args!("{on}st.{space}.f64 [{to}], {from};")),
             DType::I32 | DType::U32 => {
                 self.line(format_args!("{on}st.{space}.b32 [{to}], {from};"))
@@ -291,17 +300,18 @@ impl Printer<'_> {
         }
         let words = (bits / 32).max(1);
         let names: Vec<Name> = (0..words).map(|_| self.temp("tr")).collect();
-        for n in names.iter().filter(|_| on.0.is_some()) {
-            self.line(format_args!("mov.b32 {n}, 0;"));
+        for &n in names.iter().filter(|_| on.0.is_some()) {
+            self.ins(&["mov.b32"], &[n.into(), Arg::Number(0)]);
         }
         match (words, bits) {
             (_, 8) => self.line(format_args!("{on}ld.{space}.u8 {}, [{from}];", names[0])),
             (_, 16) => self.line(format_args!("{on}ld.{space}.u16 {}, [{from}];", names[0])),
             (1, _) => self.line(format_args!("{on}ld.{space}.b32 {}, [{from}];", names[0])),
-            (n, _) => self.line(format_args!(
-                "{on}ld.{space}.v{n}.b32 {{{}}}, [{from}];",
-                listed(&names)
-            )),
+            (n, _) => {
+                let width = if n == 2 { ".v2.b32" } else { ".v4.b32" };
+                let args = [Arg::List(&names), from.arg()];
+                self.out.instruction(on.0, &["ld.", space, width], &args);
+            }
         }
         let per = 32 / d.bits();
         for (i, &r) in dst.iter().enumerate() {
@@ -310,7 +320,7 @@ impl Printer<'_> {
             let shift = part * d.bits();
             match d {
                 DType::F32 | DType::I32 | DType::U32 => {
-                    self.line(format_args!("mov.b32 {to}, {word};"));
+                    self.ins(&["mov.b32"], &[to.into(), word.into()]);
                 }
                 DType::BF16 => {
                     let t = self.temp("tr");
@@ -391,11 +401,10 @@ impl Printer<'_> {
     fn write_vector(&mut self, to: &Place, values: &[Reg]) {
         let Place { space, on, .. } = to;
         let kind = moved(self.ty(values[0]));
-        let list: Vec<String> = values.iter().map(|&r| self.r(r).to_string()).collect();
-        self.line(format_args!(
-            "{on}st.{space}.v{}.{kind} [{to}], {{{}}};",
-            values.len(),
-            list.join(", ")
-        ));
+        let names: Vec<Name> = values.iter().map(|&r| self.r(r)).collect();
+        let width = if values.len() == 2 { ".v2." } else { ".v4." };
+        let args = [to.arg(), Arg::List(&names)];
+        self.out
+            .instruction(on.0, &["st.", space, width, kind], &args);
     }
 }

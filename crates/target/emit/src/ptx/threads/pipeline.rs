@@ -134,11 +134,11 @@ impl Printer<'_> {
             waited: None,
             come: None,
         });
-        let start = self.out.len();
+        let start = self.out.place();
         self.inner(|s| s.two_sides(p, &parts))?;
-        self.parts[own].body = start..self.out.len();
+        self.parts[own].body = start..self.out.place();
         self.pipeline = None;
-        self.out.push_str(&format!("$over_{label}:\n"));
+        self.out.label(format_args!("$over_{label}"));
         // Inside a kernel that goes on the barriers are made anew.
         if *self.source != Source::Entry {
             self.line(format_args!("{meet};"));
@@ -216,7 +216,7 @@ impl Printer<'_> {
         if walk.is_none() {
             self.line(format_args!("bra $over_{label};"));
         }
-        self.out.push_str(&format!("$computing_{label}:\n"));
+        self.out.label(format_args!("$computing_{label}"));
         if shared_out {
             self.line(format_args!("setmaxnreg.inc.sync.aligned.u32 {more};"));
         }
@@ -261,7 +261,7 @@ impl Printer<'_> {
         self.line(format_args!("@{q} bra {label};"));
         self.line("griddepcontrol.wait;");
         self.line(format_args!("mov.b32 {waited}, 1;"));
-        self.out.push_str(&format!("{label}:\n"));
+        self.out.label(label);
     }
 
     /// What a side does for its task, or for every task of the CTA one after the other; `f` has the parity of the phase
@@ -281,7 +281,7 @@ impl Printer<'_> {
         let (over, ctas) = (self.temp("tp"), self.temp("tr"));
         let from = self.source.task();
         self.line(format_args!("mov.u32 {task}, {from};"));
-        self.out.push_str(&format!("${}_task_{label}:\n", way.name));
+        self.out.label(format_args!("${}_task_{label}", way.name));
         self.line(".pragma \"nounroll\";");
         self.line(format_args!("setp.ge.s32 {over}, {task}, %tasks;"));
         self.line(format_args!("@{over} bra $over_{label};"));
@@ -298,7 +298,7 @@ impl Printer<'_> {
         self.line(format_args!("setp.ne.u32 {p}, {thread}, 0;"));
         self.line(format_args!("@{p} bra {label};"));
         f(self);
-        self.out.push_str(&format!("{label}:\n"));
+        self.out.label(label);
     }
 
     /// Where barrier `number` of a pipeline is.
@@ -309,7 +309,7 @@ impl Printer<'_> {
 
     /// A side's pieces of a task.
     fn side(&mut self, (p, side): (&Pipeline, &Side), way: &Way, parity: Name) -> Out<()> {
-        let (own, start) = (self.parts.len(), self.out.len());
+        let (own, start) = (self.parts.len(), self.out.place());
         self.parts.push(Part::default());
         let printing = self.printing()?;
         printing.sides += 1;
@@ -317,7 +317,7 @@ impl Printer<'_> {
         let (i, stage) = (self.r(side.piece), self.r(side.stage));
         let (end, q) = (self.second(p.pieces), self.temp("tp"));
         let (name, step) = (way.name, way.step);
-        self.out.push_str(&format!("${name}_{label}:\n"));
+        self.out.label(format_args!("${name}_{label}"));
         self.line(".pragma \"nounroll\";");
         self.line(format_args!("setp.ge.s32 {q}, {i}, {end};"));
         self.line(format_args!("@{q} bra ${name}_end_{label};"));
@@ -339,8 +339,8 @@ impl Printer<'_> {
         self.line(format_args!("add.s32 {i}, {i}, {step};"));
         self.advance(p, (stage, parity), step);
         self.line(format_args!("bra ${name}_{label};"));
-        self.out.push_str(&format!("${name}_end_{label}:\n"));
-        self.parts[own].whole = start..self.out.len();
+        self.out.label(format_args!("${name}_end_{label}"));
+        self.parts[own].whole = start..self.out.place();
         Ok(())
     }
 
@@ -380,7 +380,7 @@ impl Printer<'_> {
         self.line(format_args!(
             "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{to}], [{from}], {bytes}, [{barrier}];"
         ));
-        self.out.push_str(&format!("{label}:\n"));
+        self.out.label(label);
         Ok(())
     }
 
@@ -403,7 +403,7 @@ impl Printer<'_> {
     /// Waits until the phase of such a parity of a barrier is over.
     fn await_barrier(&mut self, label: &str, barrier: Name, parity: Name) {
         let q = self.temp("tp");
-        self.out.push_str(&format!("{label}:\n"));
+        self.out.label(label);
         self.line(format_args!(
             "mbarrier.try_wait.parity.shared::cta.b64 {q}, [{barrier}], {parity};"
         ));
@@ -427,7 +427,7 @@ impl Printer<'_> {
         let done = self.stage_before(p, stage, before);
         let free = self.stage_barriers(p, done)[1];
         self.line(format_args!("mbarrier.arrive.shared::cta.b64 _, [{free}];"));
-        self.out.push_str(&format!("{label}:\n"));
+        self.out.label(label);
     }
 
     /// The stage of the piece so many before.

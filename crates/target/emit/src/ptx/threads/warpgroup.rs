@@ -1,6 +1,7 @@
 //! Products of warpgroups: `wgmma` with the right factor in shared memory and the left one there or in registers, from
 //! sm_90a on.
-use super::matrix::{names, sums_of};
+use super::matrix::{names, sums_kind};
+use super::output::listed;
 use super::{Name, Printer};
 use crate::simt::ir::{LeftFactor, Lines, Var, Warpgroup};
 use kernel::Fragment;
@@ -71,7 +72,9 @@ impl Printer<'_> {
         let b = self.descriptor(right_factor);
         let adds = self.temp("tp");
         self.truth(adds, !fresh);
-        let list = sums_of(fragment, sums);
+        let kind = sums_kind(fragment);
+        let sums = sums.iter().map(|&number| Name { kind, number });
+        let list = listed(&sums.collect::<Vec<Name>>());
         self.line(format_args!(
             "wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.{acc}.{left}.{right} {{{list}}}, {a}, {b}, {adds}{more};"
         ));

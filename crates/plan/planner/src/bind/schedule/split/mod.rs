@@ -13,6 +13,7 @@ use super::renumber::ordered;
 use super::{gpu, gpu_flat};
 use crate::bind::ctx::{Ctx, Space};
 use crate::bind::launch::handovers;
+use crate::bind::predict::idle_seconds;
 use kernel::{AxisId, AxisTile, Family, Kernel};
 use layout::Arrange;
 use layout::{DType, Dim};
@@ -47,6 +48,11 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
     if tasks >= enough || target.splits.is_empty() || !kernel.ordered().is_empty() {
         return None;
     }
+    // Two steps that do nothing, in one launch where that is less.
+    let joined = ctx.machine.joined_s(1).max(0.0);
+    if whole <= 2.0 * idle_seconds(ctx) - joined {
+        return None;
+    }
     let space = Space::new(ctx, kernel);
     let (axis, length) = product::longest(kernel)
         .or_else(|| attention::keys(&space))
@@ -64,7 +70,7 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
     for (sketched, w) in &ways {
         let limit = best.as_ref().map_or(whole, |b| b.rank);
         // Sketches do not say what is saved in one launch.
-        if *sketched - ctx.machine.joined_s(1).max(0.0) >= limit {
+        if *sketched - joined >= limit {
             continue;
         }
         let Some(found) = w.found(name, Some(OF_EACH), limit) else {
@@ -164,12 +170,15 @@ impl Listed {
                     prints: ctx.prints(),
                     counted,
                     limit,
+                    near: [1.0; 2],
                 };
                 ranked_of(ctx, &self.list, sketches.clone(), &|_| false, search).ok()?
             }
             None => sketches.first().cloned().into_iter().collect(),
         };
-        let (rank, at, work, cost) = best.into_iter().next()?;
+        let best = best.into_iter().next();
+        let known = |r: &Rank| counted.is_none() || rank::is_known(ctx, r);
+        let (rank, at, work, cost) = best.filter(known)?;
         let c = &self.list[at];
         let half = Half {
             kernel: c.kernel.clone(),
@@ -219,7 +228,10 @@ impl<'a> InParts<'a> {
     fn found(&self, axis: &str, counted: Option<[usize; 2]>, limit: f64) -> Option<Found> {
         let (ctx, two) = (self.ctx, &self.two);
         let [one, sum] = &self.halves;
-        let (r1, first, w1) = one.best(ctx, counted.map(|c| c[0]), limit)?;
+        // The sum takes its sketch at least, less what one launch saves.
+        let joined = ctx.machine.joined_s(1).max(0.0);
+        let left = sum.sketches.first().map_or(0.0, |s| s.0 - joined);
+        let (r1, first, w1) = one.best(ctx, counted.map(|c| c[0]), limit - left.max(0.0))?;
         if r1 >= limit {
             return None;
         }
@@ -227,7 +239,7 @@ impl<'a> InParts<'a> {
         let alone = sum.best(ctx, of_sum, limit - r1).map(|h| (h, 0.0));
         // In the launch of the first it may take as much more as that saves.
         let least = alone.as_ref().map_or(limit - r1, |a| a.0.0);
-        let most = least + ctx.machine.joined_s(1).max(0.0);
+        let most = least + joined;
         let tiles = |space: &Space| same_tiles(space, &first);
         let same = Listed::of(ctx, &two.kernels[1], sum.far.clone(), &tiles);
         let beside = same.best(ctx, of_sum, most);
