@@ -4,6 +4,7 @@ mod case;
 mod chain;
 mod dense;
 mod moves;
+mod narrow;
 mod recurrent;
 mod rows;
 mod select;
@@ -19,8 +20,9 @@ pub use dense::warpgroup_product;
 pub type Make = fn(&mut Rng) -> Case;
 
 /// What makes the cases, with names.
-pub const FAMILIES: [(&str, Make); 20] = [
+pub const FAMILIES: [(&str, Make); 21] = [
     ("product", dense::product),
+    ("narrow-product", narrow::product),
     ("panels", dense::panels),
     ("conv", dense::conv),
     ("backwards", dense::backwards),
@@ -50,8 +52,9 @@ pub const CPU_FAMILIES: [(&str, Make); 3] = [
 ];
 
 /// What matrix instructions compute.
-pub const MATRIX_FAMILIES: [(&str, Make); 3] = [
+pub const MATRIX_FAMILIES: [(&str, Make); 4] = [
     ("matrix-product", dense::matrix_product),
+    ("matrix-narrow-product", narrow::matrix_product),
     ("matrix-conv", dense::matrix_conv),
     ("matrix-attention", matrix_attention),
 ];
