@@ -72,14 +72,13 @@ pub(super) fn along_depth(
     (!found.is_empty()).then(|| (read_from(kernel.clone(), &found), found))
 }
 
+/// A kernel whose factor fragments are made of in registers, the copies that it reads, and the factor.
+type Widening = (Kernel, Vec<(OperandId, Packed)>, Widened);
+
 /// `kernel` with what fragments of a factor are made of in registers as these read it, numbers of 4 bits along what is
 /// summed and what scales them along the columns, the copies that it takes, and the factor; `None` where the target has
 /// no such instructions for it.
-pub(super) fn widening(
-    ctx: Ctx,
-    kernel: &Kernel,
-    facts: &Facts,
-) -> Option<(Kernel, Vec<(OperandId, Packed)>, Widened)> {
+pub(super) fn widening(ctx: Ctx, kernel: &Kernel, facts: &Facts) -> Option<Widening> {
     let gpu = ctx.target.gpu.as_ref()?;
     let space = Space::new(ctx, kernel);
     let p = Product::of(kernel).filter(|_| kernel.ordered().is_empty())?;
