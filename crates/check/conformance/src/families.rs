@@ -22,7 +22,6 @@ pub type Make = fn(&mut Rng) -> Case;
 /// What makes the cases, with names.
 pub const FAMILIES: [(&str, Make); 21] = [
     ("product", dense::product),
-    ("narrow-product", narrow::product),
     ("panels", dense::panels),
     ("conv", dense::conv),
     ("backwards", dense::backwards),
@@ -42,6 +41,7 @@ pub const FAMILIES: [(&str, Make); 21] = [
     ("recurrent", recurrent::recurrent),
     ("places", select::places),
     ("sorted", select::sorted),
+    ("narrow-product", narrow::product),
 ];
 
 /// What is for CPUs alone: types that no GPU has, and outputs that are written in part, which a GPU begins with nothing.
