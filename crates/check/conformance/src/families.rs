@@ -4,6 +4,7 @@ mod case;
 mod chain;
 mod dense;
 mod moves;
+mod narrow;
 mod recurrent;
 mod rows;
 mod select;
@@ -19,7 +20,7 @@ pub use dense::warpgroup_product;
 pub type Make = fn(&mut Rng) -> Case;
 
 /// What makes the cases, with names.
-pub const FAMILIES: [(&str, Make); 20] = [
+pub const FAMILIES: [(&str, Make); 21] = [
     ("product", dense::product),
     ("panels", dense::panels),
     ("conv", dense::conv),
@@ -40,6 +41,7 @@ pub const FAMILIES: [(&str, Make); 20] = [
     ("recurrent", recurrent::recurrent),
     ("places", select::places),
     ("sorted", select::sorted),
+    ("narrow-product", narrow::product),
 ];
 
 /// What is for CPUs alone: types that no GPU has, and outputs that are written in part, which a GPU begins with nothing.
@@ -50,8 +52,9 @@ pub const CPU_FAMILIES: [(&str, Make); 3] = [
 ];
 
 /// What matrix instructions compute.
-pub const MATRIX_FAMILIES: [(&str, Make); 3] = [
+pub const MATRIX_FAMILIES: [(&str, Make); 4] = [
     ("matrix-product", dense::matrix_product),
+    ("matrix-narrow-product", narrow::matrix_product),
     ("matrix-conv", dense::matrix_conv),
     ("matrix-attention", matrix_attention),
 ];

@@ -107,7 +107,9 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
     }
     let mut out = vec![];
     // Texts for drivers that are not the newest have none of two types.
-    let groups = alone && types[0] == types[1] && lie_along_depth(k, first);
+    let made = |p: &Product| p.factors.iter().any(|&t| k.numbers_of(t).is_some());
+    let groups =
+        alone && types[0] == types[1] && lie_along_depth(k, first) && !products.iter().any(made);
     // Warpgroups turn right factors of 16 bits alone.
     let attends = !alone && types[0].bits() == 16 && lie_along_depth(k, first);
     for _ in 0..TRIES {
@@ -408,6 +410,22 @@ impl Cuts<'_> {
             .or(self.k.axes[a as usize].extent.known())
     }
 
+    /// The place of a loaded tile that is no factor: of what one is made of in shared memory now and then.
+    fn beside(&self, t: TileId, stages: u32, rng: &mut Rng) -> Place {
+        let made = |f: &TileId| self.k.widened_from(*f).is_some_and(|all| all.contains(&t));
+        let mut factors = self.products.iter().flat_map(|p| p.factors);
+        let axes = &self.k.tiles[t as usize].axes;
+        // In the loop that copies the numbers.
+        let looped = self.loops.last().is_some_and(|l| axes.contains(&l.axis));
+        match factors.any(|f| made(&f)) && rng.once_in(2) {
+            true => Place::Shared {
+                swizzle: Swizzle::default(),
+                stages: if looped { stages } else { 1 },
+            },
+            false => Place::InPlace,
+        }
+    }
+
     /// Places of the tiles, factors in shared memory, and the bytes that can be loaded at once of all of these.
     fn places(&self, rng: &mut Rng) -> (Vec<Place>, u32) {
         let stages = rng.of(&[1u32, 2, 3, 4]);
@@ -418,8 +436,9 @@ impl Cuts<'_> {
                 continue;
             };
             let mut products = self.products.iter();
-            let Some(p) = products.find(|p| p.factors.contains(dst)) else {
-                places[*dst as usize] = Place::InPlace;
+            let read = self.k.made_of_part(*dst);
+            let Some(p) = products.find(|p| p.factors.contains(&read)) else {
+                places[*dst as usize] = self.beside(*dst, stages, rng);
                 continue;
             };
             let tile = &self.k.tiles[*dst as usize];
@@ -433,7 +452,7 @@ impl Cuts<'_> {
                 let extent = &self.k.axes[inner as usize].extent;
                 let access = &self.k.operands[*operand as usize].access;
                 let run = access.run(inner, extent, self.tile(inner).unwrap_or(1), 128 / bits);
-                most = most.min(run * bits / 8);
+                most = most.min((run * bits / 8).max(1));
             }
         }
         // What a product makes for the next one is handed over in shared memory, unless halves of words hold it.
@@ -444,7 +463,9 @@ impl Cuts<'_> {
             if *place != Place::Register {
                 continue;
             }
-            if wide(t) {
+            if self.k.numbers_of(t).is_some() {
+                *place = Place::Recompute;
+            } else if wide(t) {
                 *place = Place::Shared {
                     swizzle: Swizzle::default(),
                     stages: 1,
@@ -474,6 +495,13 @@ fn swizzle(line: u32, bits: u32, rng: &mut Rng) -> Swizzle {
         (2, 4, 3),
         (3, 4, 3),
     ];
+    let halves = [(0, 0, 0), (1, 5, 3), (2, 5, 3), (3, 5, 3)];
+    if bits == 4 {
+        let at_once = |s: &&(u32, u32, u32)| line.is_multiple_of(1 << (s.1 + s.0)) || s.0 == 0;
+        let fitting: Vec<(u32, u32, u32)> = halves.iter().filter(at_once).copied().collect();
+        let (bits, base, shift) = rng.of(&fitting);
+        return Swizzle { bits, base, shift };
+    }
     let all = all.map(|(n, base, shift)| Swizzle {
         bits: n,
         base,

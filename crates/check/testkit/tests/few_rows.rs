@@ -116,7 +116,7 @@ fn random_products_of_few_rows_agree() {
     }
 }
 
-/// Weights of 4 bits that meet one row are read eight at a time, in one load.
+/// Weights of 4 bits that meet one row are read eight or more at a time, in one load.
 #[test]
 fn weights_of_four_bits_are_read_eight_at_a_time() {
     let case = Case {
@@ -134,7 +134,7 @@ fn weights_of_four_bits_are_read_eight_at_a_time() {
     let plan = session.plan(&session.model().dims().clone()).unwrap();
     let eight = plan.blocks().flat_map(|b| &b.steps).any(|s| match &s.work {
         StepWork::Kernel { schedule, .. } => match &schedule.mapping {
-            Mapping::Gpu(m) => m.spread.iter().any(|x| x.each == 8),
+            Mapping::Gpu(m) => m.spread.iter().any(|x| x.each >= 8),
             _ => false,
         },
         StepWork::Host { .. } => false,

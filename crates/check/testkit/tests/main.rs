@@ -30,6 +30,7 @@ mod lab;
 mod lab_attention;
 mod low_precision_ptx;
 mod mutate;
+mod nibble_products;
 mod nibbles;
 mod operator_page;
 mod parallel_reductions;

@@ -104,14 +104,46 @@ impl Kernel {
         })
     }
 
-    /// The tile that statements read where `tile` is read: itself, or what is made of it and of the other part.
+    /// The tile that statements read where `tile` is read: itself, or what is made of it and of the other part, or, of
+    /// numbers of 4 bits, the factor of a product that is made of them.
     pub fn made_of_part(&self, tile: TileId) -> TileId {
         let made = self.body.iter().find_map(|s| match s {
             Stmt::Map { dst, expr, args } if args.contains(&tile) => {
-                (*expr == whole_of_parts()).then_some(*dst)
+                let part = *expr == whole_of_parts();
+                (part || self.numbers_of(*dst) == Some(tile)).then_some(*dst)
             }
             _ => None,
         });
         made.unwrap_or(tile)
+    }
+
+    /// What the factor `tile` of one product is made of by a map whose arguments are loaded, numbers of 4 bits among
+    /// them: the tiles of the arguments.
+    pub fn widened_from(&self, tile: TileId) -> Option<&[TileId]> {
+        let args = self.body.iter().find_map(|s| match s {
+            Stmt::Map { dst, args, .. } if *dst == tile => Some(args),
+            _ => None,
+        })?;
+        let readers = |t: TileId| self.body.iter().filter(move |s| s.reads().contains(&t));
+        let factor = |s: &Stmt| matches!(s, Stmt::Contract { acc, a, b, .. } if *acc != tile && (*a == tile) != (*b == tile));
+        let mut own = readers(tile);
+        let one = own.next().is_some_and(factor) && own.next().is_none();
+        let loaded = |t: &TileId| {
+            let mut made = self.body.iter().filter(|s| s.writes().contains(t));
+            let first = made.next();
+            matches!(first, Some(Stmt::Load { .. }))
+                && made.next().is_none()
+                && readers(*t).count() == 1
+        };
+        let narrow = |t: &&TileId| self.tiles[**t as usize].dtype.bits() == 4;
+        let numbers = args.iter().filter(narrow).count() == 1;
+        (one && numbers && args.iter().all(loaded)).then_some(args)
+    }
+
+    /// The tile of numbers of 4 bits that such a factor is made of.
+    pub fn numbers_of(&self, tile: TileId) -> Option<TileId> {
+        let args = self.widened_from(tile)?;
+        let narrow = |t: &TileId| self.tiles[*t as usize].dtype.bits() == 4;
+        args.iter().copied().find(narrow)
     }
 }

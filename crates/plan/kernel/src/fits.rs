@@ -96,9 +96,12 @@ impl TileProgram {
             let Some(stages) = self.schedule().place(t as TileId).stages() else {
                 return 0;
             };
-            // WGSL shares words.
+            // WGSL shares words; numbers of 4 bits are copied as they lie where fragments are made of them.
+            let fragments =
+                matches!(&self.schedule().mapping, Mapping::Gpu(g) if g.fragment.is_some());
             let least = match kind {
                 TargetKind::Wgsl => 32,
+                _ if fragments => 4,
                 _ => 8,
             };
             let bits = u64::from(tile.dtype.bits().max(least));
@@ -113,7 +116,8 @@ impl TileProgram {
                 false => 0,
             };
             n.saturating_mul(u64::from(stages + beside))
-                .saturating_mul(bits / 8)
+                .saturating_mul(bits)
+                .div_ceil(8)
         });
         bytes.fold(0, u64::saturating_add)
     }

@@ -2,8 +2,8 @@
 use crate::{Access, Axis, AxisId, Swizzle};
 use layout::{Dim, Leaf};
 
-/// Neighbours along an axis that a thread touches at once, at most.
-pub const MOST_NEIGHBOURS: u32 = 8;
+/// Neighbours along an axis that a thread touches at once, at most: numbers of 4 bits in 16 bytes.
+pub const MOST_NEIGHBOURS: u32 = 32;
 
 impl Access {
     /// How many neighbours along `axis` can be moved at once: the largest power of two up to `most`

@@ -150,6 +150,7 @@ fn image(k: &Kernel, s: &Schedule, t: TileId) -> bool {
 /// be undone by itself and keep elements inside their tile.
 fn staged(k: &Kernel, s: &Schedule, g: &GpuMapping, b: &Blame) -> Result<(), KernelError> {
     let mut depth: Option<(u32, &str)> = None;
+    let mut inner: Option<(usize, &str)> = None;
     for (t, place) in s.places.iter().enumerate() {
         let Some(stages) = place.stages() else {
             continue;
@@ -172,6 +173,15 @@ fn staged(k: &Kernel, s: &Schedule, g: &GpuMapping, b: &Blame) -> Result<(), Ker
             b.need(once && looped, "stages", || {
                 format!(
                     "tile '{}' has {stages} stages; only a tile that one load in a loop makes is copied ahead: use 1 stage",
+                    tile.name
+                )
+            })?;
+            let own = s.loops.iter().rposition(|l| tile.axes.contains(&l.axis));
+            let own = own.unwrap_or_default();
+            let (first, other) = *inner.get_or_insert((own, &tile.name));
+            b.need(first == own, "stages", || {
+                format!(
+                    "tiles '{other}' and '{}' are copied ahead by different loops; one loop copies all of them",
                     tile.name
                 )
             })?;

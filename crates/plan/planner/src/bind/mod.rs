@@ -35,6 +35,7 @@ pub(crate) mod schedule;
 mod value_uses;
 pub(crate) mod waits;
 mod why;
+mod widened;
 
 use crate::state;
 use block::{BlockBuilder, BlockInterface};
@@ -315,6 +316,9 @@ impl Planner {
         plan::pause();
         let sorting = ranked::ranked(program, &ctxs, &mut whys);
         let program = sorting.as_ref().unwrap_or(program);
+        plan::pause();
+        let widened = widened::widened(program, &ctxs, &mut whys);
+        let program = widened.as_ref().unwrap_or(program);
         plan::pause();
         let whole = ValueUses::new(program, dims);
         let rims = rims(program, &whole, &states);

@@ -1,5 +1,5 @@
-//! Factors of 4 bits: a product reads a constant's numbers as they lie and turns them into f32 by a
-//! statement of its own, instead of a copy in f32 that is made when the model is loaded.
+//! Factors of 4 bits: a product reads a constant's numbers as they lie and widens them by a statement
+//! of its own, instead of a wide copy that is made when the model is loaded.
 use super::{Builder, Lowering, Result, touched};
 use crate::located::Located;
 use expr::{Expr, Zero};
@@ -13,6 +13,9 @@ const GROUP: i64 = 8;
 /// A factor that a map makes of numbers of 4 bits.
 pub(crate) struct NibbleFactor {
     pub program: Expr,
+    /// Type of what the program makes, and those of what it reads.
+    pub dtype: DType,
+    types: Vec<DType>,
     /// What the program reads, each as the factor's shape shows it.
     pub args: Vec<(ValueId, Located)>,
     /// The argument whose layout splits the dimensions most finely.
@@ -35,25 +38,24 @@ impl Lowering<'_> {
 
     /// The map that makes `v` of numbers of 4 bits, with the views behind it, outermost last.
     fn nibble_map(&self, v: ValueId) -> Option<(NodeId, Vec<View>)> {
+        let (v, views) = self.behind_views(v);
+        let ValueSource::Node(n, _) = self.graph.value(v).source else {
+            return None;
+        };
+        self.is_nibble_map(n).then_some((n, views))
+    }
+
+    /// The value that `v` is a view of, and the views of it, outermost last.
+    fn behind_views(&self, mut v: ValueId) -> (ValueId, Vec<View>) {
         let mut views = Vec::new();
-        let mut v = v;
-        loop {
-            let ValueSource::Node(n, _) = self.graph.value(v).source else {
-                return None;
-            };
-            let node = self.graph.node(n);
-            match &node.op {
-                Op::View(w) => {
-                    views.push(w.clone());
-                    v = node.inputs[0];
-                }
-                Op::Map(_) => {
-                    views.reverse();
-                    return self.is_nibble_map(n).then_some((n, views));
-                }
-                _ => return None,
-            }
+        while let ValueSource::Node(n, _) = self.graph.value(v).source
+            && let Op::View(w) = &self.graph.node(n).op
+        {
+            views.push(w.clone());
+            v = self.graph.node(n).inputs[0];
         }
+        views.reverse();
+        (v, views)
     }
 
     fn is_nibble_map(&self, n: NodeId) -> bool {
@@ -66,7 +68,7 @@ impl Lowering<'_> {
         };
         let dtype = |slot: u32| node.inputs.get(slot as usize).map(|&v| self.dtype(v));
         let known = self.shape(*out).iter().all(|d| d.known().is_some());
-        self.dtype(*out) == DType::F32
+        self.dtype(*out) == s.dtype
             && known
             && matches!(dtype(s.x), Some(DType::U4 | DType::I4))
             && node.inputs.iter().all(|&v| self.constant(v, 8))
@@ -115,7 +117,7 @@ impl Lowering<'_> {
         let (n, views) = self.nibble_map(v)?;
         let k = s.b.iter().position(|l| !s.out.contains(l))?;
         let depth = self.shape(v)[k].known()?;
-        if depth % GROUP != 0 || self.dtype(v) != DType::F32 {
+        if depth % GROUP != 0 {
             return None;
         }
         let node = self.graph.node(n);
@@ -123,12 +125,17 @@ impl Lowering<'_> {
         let steps = e.as_dequantise()?;
         // The scale's blocks as the factor shows them, whatever lies where.
         let shape: Vec<Dim> = self.shape(node.outputs[0]).to_vec();
-        let own = self.shape(node.inputs[steps.scale as usize]).to_vec();
+        let (from, before) = self.behind_views(node.inputs[steps.scale as usize]);
+        let own = self.shape(from).to_vec();
         let order: Vec<usize> = (0..own.len()).collect();
         let mut l = Located {
             ix: 0,
-            layout: layout::Layout::ordered(&own, &order, 1).expand(&shape)?,
+            layout: layout::Layout::ordered(&own, &order, 1),
         };
+        for w in &before {
+            l = l.view(w)?;
+        }
+        l.layout = l.layout.expand(&shape)?;
         if own.iter().all(Dim::is_one) && !own.is_empty() {
             return None;
         }
@@ -157,22 +164,17 @@ impl Lowering<'_> {
         let Some(steps) = e.as_dequantise() else {
             return Ok(None);
         };
-        let mut program = e.clone();
         let shape = self.shape(node.outputs[0]).to_vec();
-        let mut args = Vec::new();
+        let (mut args, mut types) = (Vec::new(), Vec::new());
         for (slot, &input) in node.inputs.iter().enumerate() {
             let mut l = self.locate(input)?;
-            // Zero points become f32 once: they are few.
-            if steps.zero == Zero::Slot(slot as u32) && self.dtype(input) != DType::F32 {
-                l = self.widened(&l, input, &[n])?;
-                for i in &mut program.insts {
-                    if let expr::Inst::Input { slot: s, dtype } = i
-                        && *s == slot as u32
-                    {
-                        *dtype = DType::F32;
-                    }
-                }
+            // Zero points become floats once, exactly: they are few.
+            let mut dtype = self.dtype(input);
+            if steps.zero == Zero::Slot(slot as u32) && dtype != steps.dtype {
+                l = self.widened(&l, input, (dtype, steps.dtype), &[n])?;
+                dtype = steps.dtype;
             }
+            types.push(dtype);
             let Some(layout) = l.layout.expand(&shape) else {
                 return self.fail(n, "an input of it does not broadcast");
             };
@@ -186,18 +188,26 @@ impl Lowering<'_> {
             args.push((input, l));
         }
         Ok(Some(NibbleFactor {
-            program: program.simplified(),
+            program: steps.program(&|slot| types[slot as usize]),
+            dtype: steps.dtype,
+            types,
             args,
             finest: steps.scale as usize,
         }))
     }
 
-    /// A dense copy of `l` in f32.
-    fn widened(&mut self, l: &Located, v: ValueId, nodes: &[NodeId]) -> Result<Located> {
+    /// A dense copy of `l`, which is of one type, in another.
+    fn widened(
+        &mut self,
+        l: &Located,
+        v: ValueId,
+        (from, wide): (DType, DType),
+        nodes: &[NodeId],
+    ) -> Result<Located> {
         let shape = l.layout.shape();
         let order = super::row_major(shape.len());
         let name = format!("{}.wide", self.name(v));
-        let to = self.new_value(&name, DType::F32, &shape, &order);
+        let to = self.new_value(&name, wide, &shape, &order);
         let mut b = Builder::new(&name, kernel::Family::Map);
         let mut dims: Vec<Vec<AxisId>> = Vec::new();
         for (d, e) in shape.iter().enumerate() {
@@ -211,9 +221,9 @@ impl Lowering<'_> {
         else {
             return self.fail(nodes[0], "its zero points do not fit their axes");
         };
-        let t = b.load("x", self.dtype(v), read, touched(&l.layout), l.ix);
-        let wide = super::contract::cast(&mut b, t, DType::F32, &all);
-        b.store("y", write, Dim::product(&shape), to.ix, wide);
+        let t = b.load("x", from, read, touched(&l.layout), l.ix);
+        let t = super::contract::cast(&mut b, t, wide, &all);
+        b.store("y", write, Dim::product(&shape), to.ix, t);
         let (k, args) = b.finish();
         let origins = self.origins(nodes);
         self.emit(k, args, origins);
@@ -228,17 +238,8 @@ impl Lowering<'_> {
         f: &NibbleFactor,
         dims: &[Vec<AxisId>],
     ) -> Result<TileId> {
-        let types: Vec<DType> = (0..f.args.len() as u32)
-            .map(|s| {
-                let found = f.program.insts.iter().find_map(|i| match i {
-                    expr::Inst::Input { slot, dtype } if *slot == s => Some(*dtype),
-                    _ => None,
-                });
-                found.unwrap_or(DType::F32)
-            })
-            .collect();
         let mut tiles = Vec::new();
-        for ((v, l), d) in f.args.iter().zip(types) {
+        for ((v, l), &d) in f.args.iter().zip(&f.types) {
             let Some(access) = b.access(&l.layout, dims) else {
                 return self.fail(n, "its factor of 4 bits does not fit its axes");
             };
@@ -246,6 +247,6 @@ impl Lowering<'_> {
             tiles.push(b.load(&name, d, access, touched(&l.layout), l.ix));
         }
         let axes = dims.concat();
-        Ok(b.map("wide", DType::F32, &axes, f.program.clone(), &tiles))
+        Ok(b.map("wide", f.dtype, &axes, f.program.clone(), &tiles))
     }
 }

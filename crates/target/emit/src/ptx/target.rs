@@ -85,6 +85,8 @@ fn tiles(arch: &str) -> Vec<(u32, u32)> {
         (64, 64),
         (32, 64),
         (32, 32),
+        (16, 64),
+        (16, 32),
     ];
     if caps(arch).warpgroups {
         all.splice(0..0, [(128, 256), (64, 256)]);

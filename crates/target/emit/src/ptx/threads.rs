@@ -77,6 +77,14 @@ fn size(d: DType) -> u32 {
     d.bits().max(8) / 8
 }
 
+/// Bytes of so many elements in shared memory.
+fn bytes_of(d: DType, elements: u32) -> Option<u32> {
+    match d.bits() {
+        4 => Some(elements.div_ceil(2)),
+        _ => elements.checked_mul(size(d)),
+    }
+}
+
 fn prefix(t: Ty) -> &'static str {
     match t {
         Ty::Bool => "p",
@@ -306,7 +314,7 @@ fn shared_arrays(p: &Program) -> Out<(Vec<u32>, u32)> {
     let mut bytes = 0u32;
     for (a, alignment) in p.shared.iter().zip(alignments(p)) {
         let begin = bytes.checked_next_multiple_of(alignment);
-        let n = a.elements.checked_mul(size(a.dtype));
+        let n = bytes_of(a.dtype, a.elements);
         let end = begin.zip(n).and_then(|(at, n)| at.checked_add(n));
         bytes = end
             .and_then(|n| n.checked_next_multiple_of(16))
@@ -415,14 +423,20 @@ fn beyond(p: &Program) -> Vec<Option<(Reg, i64)>> {
                 _ => {}
             }
             let small = |o: &u16| p.operands[*o as usize].dtype.bits() < 8;
+            let shared = |a: &u32| p.shared[*a as usize].dtype.bits() < 8;
             let nibbles = match i {
                 Inst::Let(_, Op::Load { operand, .. }) | Inst::Store { operand, .. } => {
                     small(operand)
                 }
+                Inst::Let(_, Op::LoadShared { array, .. }) => shared(array),
                 // An even number of them is whole bytes.
                 Inst::LoadRun { operand, index, .. } => {
                     let sum = sums[*index as usize];
                     small(operand) && sum.is_some_and(|s| s.1 % 2 != 0)
+                }
+                Inst::LoadSharedRun { array, index, .. } => {
+                    let sum = sums[*index as usize];
+                    shared(array) && sum.is_some_and(|s| s.1 % 2 != 0)
                 }
                 _ => false,
             };
@@ -872,7 +886,7 @@ impl<'a> Printer<'a> {
             Op::LoadShared { array, index } => {
                 let d = p.shared[*array as usize].dtype;
                 let at = self.shared_at(*array, *index);
-                return self.read(&at, d, to, None);
+                return self.read(&at, d, to, Some(*index));
             }
             Op::Shuffle(x, mask) => {
                 self.shuffle(to, ty, *x, *mask);
@@ -880,6 +894,11 @@ impl<'a> Printer<'a> {
             Op::AnyLane(x) => {
                 let x = self.r(*x);
                 self.line(format_args!("vote.sync.any.pred {to}, {x}, -1;"));
+            }
+            Op::Half(x, second) => self.half(to, *x, *second),
+            Op::Halves(f, x, y) => {
+                let (x, y) = (self.r(*x), self.r(*y));
+                self.line(format_args!("{}.rn.f16x2 {to}, {x}, {y};", f.name()));
             }
             Op::Pack(d, x, y) => {
                 let (x, y) = (self.r(*x), self.r(*y));

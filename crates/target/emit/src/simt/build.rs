@@ -254,10 +254,16 @@ impl Build {
                 Some(n) if n != 0 => of(&[x, y]),
                 _ => now,
             },
-            Op::Unary(_, x) | Op::Power(x) | Op::Convert(x) | Op::Bits(x) | Op::Narrow(_, x) => {
-                of(&[x])
-            }
-            Op::Binary(_, x, y) | Op::Compare(_, x, y) | Op::Pack(_, x, y) => of(&[x, y]),
+            Op::Unary(_, x)
+            | Op::Power(x)
+            | Op::Convert(x)
+            | Op::Bits(x)
+            | Op::Half(x, _)
+            | Op::Narrow(_, x) => of(&[x]),
+            Op::Binary(_, x, y)
+            | Op::Compare(_, x, y)
+            | Op::Pack(_, x, y)
+            | Op::Halves(_, x, y) => of(&[x, y]),
             Op::Select(x, y, z) | Op::MulAdd(x, y, z) => of(&[x, y, z]),
             Op::Get(_)
             | Op::Load { .. }

@@ -101,6 +101,10 @@ pub enum Op {
     AnyLane(Reg),
     /// Two f32 values rounded to f16 or bf16 in one word (U32), the first in its lower half.
     Pack(DType, Reg, Reg),
+    /// One of the two f16 of a word (U32), the first or the second, as an f32.
+    Half(Reg, bool),
+    /// The difference or the product of two words (U32) of two f16 each, rounded once.
+    Halves(Binary, Reg, Reg),
 }
 
 /// A factor of a warpgroup's product in shared memory: blocks of eight lines that lie along the depth, of one
@@ -395,8 +399,12 @@ impl Op {
             | Op::Bits(x)
             | Op::Narrow(_, x)
             | Op::AnyLane(x)
+            | Op::Half(x, _)
             | Op::Shuffle(x, _) => f(x, false),
-            Op::Binary(_, x, y) | Op::Compare(_, x, y) | Op::Pack(_, x, y) => {
+            Op::Binary(_, x, y)
+            | Op::Compare(_, x, y)
+            | Op::Pack(_, x, y)
+            | Op::Halves(_, x, y) => {
                 f(x, false);
                 f(y, false);
             }

@@ -317,7 +317,7 @@ impl Look<'_> {
     }
 
     fn shared(&self, array: u32, index: Reg, count: usize) -> Seen {
-        let bits = self.p.shared[array as usize].dtype.bits().max(8);
+        let bits = self.p.shared[array as usize].dtype.bits();
         let own = (i64::from(bits) * count as i64 / 8).max(1);
         Seen::Memory(match self.starts(index, bits, self.mask) {
             Some((mut starts, n)) => Touch::of_banks(&mut starts[..n], own),

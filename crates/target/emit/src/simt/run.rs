@@ -712,6 +712,22 @@ impl<M: Memory> Machine<'_, M> {
                 let half = |r: &Reg| half_bits(f32::from_bits(self.get(*r, l) as u32), *d);
                 u64::from(half(x)) | u64::from(half(y)) << 16
             }
+            Op::Half(x, second) => {
+                let by = 16 * u32::from(*second);
+                let v = half_value((self.get(*x, l) >> by) as u16, DType::F16);
+                u64::from((v as f32).to_bits())
+            }
+            Op::Halves(f, x, y) => {
+                let half =
+                    |r: &Reg, by: u32| half_value((self.get(*r, l) >> by) as u16, DType::F16);
+                let one = |by: u32| {
+                    let (x, y) = (half(x, by), half(y, by));
+                    let v = if *f == Binary::Sub { x - y } else { x * y };
+                    // Every difference and product of two f16 is an f64, which is rounded once.
+                    u64::from(half_bits(layout::to_odd_f32(v), DType::F16))
+                };
+                one(0) | one(16) << 16
+            }
             Op::Shuffle(..) | Op::AnyLane(_) => {
                 return Err("an exchange with other threads by one".into());
             }

@@ -47,6 +47,11 @@ pub(crate) fn eval(
             Inst::Index { axis } => index(b, *axis)?,
             Inst::Dim(x) => b.dim(x, Ty::I64),
             Inst::Unary(f, a) => unary(b, *f, at(a), of(a))?,
+            Inst::Binary(Binary::Sub, x, z)
+                if let Some((n, less)) = nibble_less(e, &types, (*x, *z)) =>
+            {
+                nibble(b, at(&n), of(&n), less)
+            }
             Inst::Binary(f, x, y) => binary(b, *f, at(x), at(y), d)?,
             Inst::Compare(c, x, y) => compare(b, *c, at(x), at(y), of(x))?,
             Inst::Select(c, x, y) => match weights(n) {
@@ -556,6 +561,52 @@ pub(crate) fn compare(b: &mut Build, c: Compare, x: Reg, y: Reg, d: DType) -> Ou
     })
 }
 
+/// What makes an f32 of 2^23 and more of the number in its last bits.
+const WHOLE: i64 = 0x4b00_0000;
+/// That f32 with 0 in its last bits.
+const WHOLE_ZERO: f64 = 8_388_608.0;
+
+/// The argument of 4 bits and the whole number that `x - z` takes from it in f32, where it is that.
+fn nibble_less(e: &Expr, types: &[DType], (x, z): (Ref, Ref)) -> Option<(Ref, f64)> {
+    let Inst::Cast(n, DType::F32) = e.insts[x as usize] else {
+        return None;
+    };
+    let less = match e.insts[z as usize] {
+        Inst::Float {
+            bits,
+            dtype: DType::F32,
+        } => f64::from_bits(bits),
+        Inst::Int {
+            value,
+            dtype: DType::F32,
+        } => value as f64,
+        _ => return None,
+    };
+    let small = less.fract() == 0.0 && less.abs() < 1024.0 && less != 0.0;
+    (small && types[n as usize].bits() == 4).then_some((n, less))
+}
+
+/// A number of 4 bits less a small whole number as an f32, without a conversion, which most GPUs do for few threads at
+/// a time: the bits of the number in those of a large f32, from which that and what is taken go at once, exactly.
+fn nibble(b: &mut Build, x: Reg, from: DType, less: f64) -> Reg {
+    let signed = from == DType::I4;
+    let bits = match b.ty(x) {
+        Ty::U32 => x,
+        _ => b.op(Ty::U32, Op::Bits(x)),
+    };
+    // The sign counts as 8 more.
+    let (mask, whole) = match signed {
+        true => (Some(b.constant(15, Ty::U32)), WHOLE ^ 8),
+        false => (None, WHOLE),
+    };
+    let bits = mask.map_or(bits, |m| b.binary(Binary::And, bits, m));
+    let whole = b.constant(whole, Ty::U32);
+    let bits = b.binary(Binary::Xor, bits, whole);
+    let large = b.op(Ty::F32, Op::Bits(bits));
+    let beyond = number(b, WHOLE_ZERO + less + if signed { 8.0 } else { 0.0 });
+    b.sub(large, beyond)
+}
+
 /// A value of type `from` as one of type `to`.
 pub(crate) fn cast(b: &mut Build, x: Reg, from: DType, to: DType) -> Out<Reg> {
     let none = || {
@@ -587,6 +638,9 @@ pub(crate) fn cast(b: &mut Build, x: Reg, from: DType, to: DType) -> Out<Reg> {
         };
         let (one, zero) = (pair(b, 1.0), pair(b, 0.0));
         return Ok(b.select(x, one, zero));
+    }
+    if from.bits() == 4 && want == Ty::F32 {
+        return Ok(nibble(b, x, from, 0.0));
     }
     if to.is_float() {
         let mut r = convert(b, x, want);

@@ -135,6 +135,8 @@ impl Program {
             Op::AnyLane(x) => format!("%{x} in any lane"),
             Op::Shuffle(x, mask) => format!("shuffle %{x} by {mask}"),
             Op::Pack(d, x, y) => format!("pack {d} %{x}, %{y}"),
+            Op::Half(x, second) => format!("f16 {} of %{x}", u32::from(second)),
+            Op::Halves(f, x, y) => format!("{} f16x2 %{x}, %{y}", f.name()),
         }
     }
 

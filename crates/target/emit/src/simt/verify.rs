@@ -1,6 +1,7 @@
 //! What every program of threads keeps to: values are defined once and where they are seen, types fit, memory
 //! that is named is there, and what all threads do together stands where all come by.
 use super::ir::{Inst, LeftFactor, Lines, Op, Pipeline, Program, Reg, Ty, Warpgroup};
+use expr::Binary;
 use kernel::{Fragment, Swizzle};
 use layout::DType;
 
@@ -497,6 +498,14 @@ impl Verifier<'_> {
                 self.all(&[x, y], Ty::F32)?;
                 self.is(r, Ty::U32)
             }
+            Op::Half(x, _) => {
+                self.is(x, Ty::U32)?;
+                self.is(r, Ty::F32)
+            }
+            Op::Halves(f, x, y) => match f {
+                Binary::Sub | Binary::Mul => self.all(&[x, y, r], Ty::U32),
+                f => Err(format!("{f:?} of two f16 has no form")),
+            },
         }
     }
 }

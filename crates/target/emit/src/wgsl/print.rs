@@ -515,7 +515,9 @@ impl Printer<'_> {
             },
             Op::Load { operand, index, .. } => format!("read_{operand}(r{index})"),
             Op::LoadShared { array, index } => format!("s{array}[r{index}]"),
-            Op::Pack(..) => return Err("there are no matrix instructions".into()),
+            Op::Pack(..) | Op::Half(..) | Op::Halves(..) => {
+                return Err("there are no matrix instructions".into());
+            }
             Op::Shuffle(..) | Op::AnyLane(_) => {
                 return Err("threads exchange values through shared memory".into());
             }

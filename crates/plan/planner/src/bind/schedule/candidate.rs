@@ -135,6 +135,15 @@ pub(super) struct Image {
     pub along: AxisId,
 }
 
+/// A right factor that threads make of numbers of 4 bits, in registers, for matrix instructions.
+#[derive(Clone, Copy)]
+pub(super) struct Widened {
+    /// What products read.
+    pub tile: TileId,
+    /// The summed axis along which the numbers and the left factor lie.
+    pub along: AxisId,
+}
+
 impl Image {
     /// Whether `tile` is copied as it lies.
     pub fn has(&self, tile: TileId) -> bool {

@@ -9,7 +9,7 @@ mod shape;
 mod spread;
 mod stage;
 
-use super::candidate::{Candidate, Image};
+use super::candidate::{Candidate, Image, Widened};
 use super::gpu_swizzle::group_lines;
 use super::product::Product;
 use super::{gpu_flat, query, tiles};
@@ -31,6 +31,8 @@ const MOST_HELD: u32 = 128;
 const MOST_IN_PARTS: u32 = 96;
 /// The same of attention by warpgroups, whose factors have no registers.
 const MOST_OF_GROUPS: u32 = 160;
+/// Rows of tiles that are few: of those alone whose factors take little memory.
+const LEAST_ROWS: u32 = 16;
 /// Rows or columns below which most of a staged tile would be computed in vain.
 const THIN: i64 = 16;
 
@@ -77,6 +79,7 @@ pub(crate) fn candidates(space: &Space, most: usize) -> Vec<Candidate> {
             space,
             gpu,
             image: None,
+            widened: None,
             fragment,
             most,
         };
@@ -138,12 +141,45 @@ pub(super) fn with_image(space: &Space, image: Image, multiplied: Factors) -> Ve
             space,
             gpu,
             image: Some(image),
+            widened: None,
             fragment: Some(f),
             most: usize::MAX,
         };
         g.product(&p)
     };
     groups.flat_map(of).collect()
+}
+
+/// The first `most` candidates of each way to compute a product whose right factor fragments are made of in registers.
+pub(super) fn widening(space: &Space, widened: Widened, most: usize) -> Vec<Candidate> {
+    let (Some(gpu), Some(p)) = (&space.ctx.target.gpu, Product::of(space.kernel)) else {
+        return vec![];
+    };
+    let dtype = |t: TileId| space.kernel.tiles[t as usize].dtype;
+    let of = |f: &Fragment| {
+        let types = [p.a, p.b].map(dtype);
+        let fits = f.warps() == 1 && types == f.types() && dtype(p.acc) == f.acc;
+        fits && space.ctx.precision.allows(f.factors)
+    };
+    let ways = gpu.fragments.iter().filter(|f| of(f)).map(|&f| {
+        let g = Gpu {
+            space,
+            gpu,
+            image: None,
+            widened: Some(widened),
+            fragment: Some(f),
+            most,
+        };
+        g.product(&p)
+    });
+    in_turns(ways.collect())
+}
+
+/// Whether a candidate's fragments are made of numbers of 4 bits in shared memory.
+pub(super) fn widens(c: &Candidate) -> bool {
+    let numbers = |t: TileId| c.kernel.numbers_of(t);
+    let mut all = (0..c.kernel.tiles.len() as TileId).filter_map(numbers);
+    all.any(|n| c.schedule.place(n).stages().is_some())
 }
 
 /// Whether a candidate's matrix instructions read factors that lie along the depth.
@@ -219,8 +255,11 @@ impl Gpu<'_> {
                 return vec![];
             }
         }
-        if self.fragment.is_some_and(|f| f.along_depth()) {
-            let Some(along) = self.along(&p) else {
+        if self.widened.is_some_and(|w| p.b != w.tile) {
+            return vec![];
+        }
+        if self.widened.is_some() || self.fragment.is_some_and(|f| f.along_depth()) {
+            let Some(along) = self.widened.map(|w| w.along).or_else(|| self.along(&p)) else {
                 return vec![];
             };
             p.over.retain(|a| *a != along);
@@ -234,7 +273,10 @@ impl Gpu<'_> {
             return vec![];
         };
         let mut found = vec![];
-        let fits = |t: &&(u32, u32)| group.is_none_or(|f| t.1 == f.n && t.0 >= f.m);
+        let fits = |t: &&(u32, u32)| match group {
+            Some(f) => t.1 == f.n && t.0 >= f.m,
+            None => t.0 > LEAST_ROWS || self.widened.is_some(),
+        };
         for &(m, n) in self.gpu.tiles.iter().filter(fits) {
             // An image is that of its own tiles.
             let other = |i: Image| i64::from(if i.tile == p.a { m } else { n }) != i.lines;
@@ -249,17 +291,12 @@ impl Gpu<'_> {
             let grid: Vec<AxisTile> = batch.chain(rows).chain(columns).collect();
             for &depth in &self.gpu.depths {
                 let step = self.fragment.map_or(1, |f| f.k);
-                if i64::from(depth) > space.extent(innermost).max(16) || depth % step != 0 {
+                let Some(loops) = self.loops(&p.over, depth).filter(|_| depth % step == 0) else {
                     continue;
-                }
+                };
                 if group.is_some_and(|f| Some(depth) != self.longest(f, innermost)) {
                     continue;
                 }
-                let cut = |&axis: &AxisId| AxisTile {
-                    axis,
-                    tile: if axis == innermost { depth.into() } else { 1 },
-                };
-                let loops: Vec<AxisTile> = p.over.iter().map(cut).collect();
                 for (threads, deep) in self.threads(&grid, depth) {
                     let Some(warps) = self.warps(threads / deep, m, n) else {
                         continue;
@@ -293,12 +330,39 @@ impl Gpu<'_> {
         found
     }
 
-    /// The tiles of a product that are staged, by so many stages: its factors, or the parts that one is made of.
+    /// Loops over what is summed in pieces of `depth`; of numbers of 4 bits these are whole blocks, each of which has the
+    /// positions of the innermost axis: what scales them is copied ahead in the loop that copies them.
+    fn loops(&self, over: &[AxisId], depth: u32) -> Option<Vec<AxisTile>> {
+        let (&innermost, outer) = over.split_last()?;
+        let (depth, inner) = (i64::from(depth), self.space.extent(innermost));
+        let one = |&axis: &AxisId| AxisTile { axis, tile: 1 };
+        if self.widened.is_none() {
+            let last = AxisTile {
+                axis: innermost,
+                tile: depth,
+            };
+            let fits = depth <= inner.max(16);
+            return fits.then(|| outer.iter().map(one).chain([last]).collect());
+        }
+        let (&next, rest) = outer.split_last()?;
+        let blocks = depth / inner.max(1);
+        let fits = depth % inner.max(1) == 0 && (1..=self.space.extent(next)).contains(&blocks);
+        let last = AxisTile {
+            axis: next,
+            tile: blocks,
+        };
+        fits.then(|| rest.iter().map(one).chain([last]).collect())
+    }
+
+    /// The tiles of a product that are staged, by so many stages: its factors, or what one is made of.
     fn staged(&self, p: &Product, stages: u32) -> Vec<(TileId, u32)> {
         let parts = self.image.and_then(|i| Some((i.tile, i.parts?)));
         let of = |t: TileId| match parts {
             Some((made, parts)) if made == t => parts.to_vec(),
-            _ => vec![t],
+            _ => match self.space.kernel.widened_from(t) {
+                Some(from) if self.widened.is_some() => from.to_vec(),
+                _ => vec![t],
+            },
         };
         let all = [p.a, p.b].into_iter().flat_map(of);
         all.map(|t| (t, stages)).collect()
@@ -499,7 +563,7 @@ impl Gpu<'_> {
         let computing = s.warps[0] * s.warps[1] * s.deep * WARP;
         let parts = self.fragment.is_some_and(|f| f.products() > 1);
         let group = self.fragment.filter(|f| f.warps() > 1);
-        let attends = s.staged.len() > 2 && self.image.is_none();
+        let attends = s.staged.len() > 2 && self.image.is_none() && self.widened.is_none();
         let most = match (attends, parts) {
             (true, false) if group.is_some() => MOST_OF_GROUPS,
             (_, true) if group.is_some() => MOST_HELD / 2,
@@ -521,6 +585,9 @@ impl Gpu<'_> {
         }) = self.image
         {
             places[tile as usize] = Place::Recompute;
+        }
+        if let Some(w) = self.widened {
+            places[w.tile as usize] = Place::Recompute;
         }
         let (bytes, run) = self.stage(&r, &s, &mut places)?;
         let limits = &space.ctx.machine.limits;
@@ -628,9 +695,10 @@ impl Gpu<'_> {
             0 => String::new(),
             n => format!(", {n} CTAs that walk"),
         };
-        let image = match self.image {
-            Some(_) => ", a constant as images of its pieces",
-            None => "",
+        let image = match (self.image, self.widened) {
+            (Some(_), _) => ", a constant as images of its pieces",
+            (None, Some(_)) => ", 4 bits widened in registers",
+            (None, None) => "",
         };
         format!(
             "{}, {} warps{deep}{copying}{walking}{image}, {} shared, raster {}",

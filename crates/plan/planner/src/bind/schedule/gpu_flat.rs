@@ -22,6 +22,8 @@ const MOST_HELD: i64 = 64;
 const MOST_ROW: i64 = 16;
 /// Positions of a looped axis that one pass takes.
 const PASS: i64 = 16;
+/// Neighbours that a thread of a team reads at once.
+const EACH: u32 = 8;
 /// Threads that reduce together at most, where there is something else for others to do.
 const TEAM: u32 = 32;
 
@@ -99,7 +101,7 @@ pub(super) fn with_grid(space: &Space, grid: &[AxisTile]) -> Vec<Candidate> {
     };
     let cut: Vec<AxisTile> = grid.iter().rev().copied().collect();
     let each = f.gpu.threads.iter().rev();
-    each.filter_map(|&threads| f.candidate(space.kernel, &cut, &[], threads, 1))
+    each.filter_map(|&threads| f.candidate(space.kernel, &cut, &[], (threads, 1, EACH)))
         .collect()
 }
 
@@ -158,13 +160,13 @@ impl Flat<'_> {
 
     /// Neighbours along what is reduced that a thread of `team` reads at once, and their axis: those of the largest
     /// operand, in whole loads where that leaves every thread as many.
-    fn read_at_once(&self, team: u32) -> Option<(AxisId, u32)> {
+    fn read_at_once(&self, (team, most): (u32, u32)) -> Option<(AxisId, u32)> {
         let o = self.space.main_input()?;
         let axis = self.space.unit_axis(o, &self.over)?;
         let operand = &self.space.kernel.operands[o as usize];
         let extent = &self.space.kernel.axes[axis as usize].extent;
         let widest = self.gpu.load_bytes.iter().max()? * 8;
-        let most = (widest / operand.dtype.bits().max(1)).min(MOST_NEIGHBOURS);
+        let most = (widest / operand.dtype.bits().max(1)).min(most);
         let tile = self.space.extent(axis);
         let run = operand.access.run(axis, extent, tile, most);
         // Threads of the team that have as many positions, each.
@@ -179,7 +181,7 @@ impl Flat<'_> {
             for per in [4, 1, 8, 2] {
                 let target = i64::from(threads) * per;
                 let cut = tiles::fill(self.space, &self.order, target, per);
-                out.extend(self.candidate(kernel, &cut, loops, threads, 1));
+                out.extend(self.candidate(kernel, &cut, loops, (threads, 1, EACH)));
             }
         }
     }
@@ -194,7 +196,7 @@ impl Flat<'_> {
         let each = all / workers.max(1);
         if let (true, Some(&threads)) = (each < WHOLE, self.gpu.threads.first()) {
             let cut = tiles::fill(self.space, &self.order, each.max(1), 1);
-            out.extend(self.candidate(kernel, &cut, loops, threads, 1));
+            out.extend(self.candidate(kernel, &cut, loops, (threads, 1, EACH)));
         }
     }
 
@@ -205,7 +207,7 @@ impl Flat<'_> {
             for team in PASS_TEAMS {
                 let teams = i64::from(threads / team).max(1);
                 let cut = tiles::fill(self.space, &self.order, teams, 1);
-                let found = self.candidate(kernel, &cut, loops, threads, team);
+                let found = self.candidate(kernel, &cut, loops, (threads, team, EACH));
                 out.extend(found.filter(|c| self.has_code(c)));
             }
         }
@@ -231,8 +233,22 @@ impl Flat<'_> {
             let teams = i64::from(threads / team).max(1);
             for per in [1, 4] {
                 let cut = tiles::fill(self.space, &self.order, teams * per, 1);
-                out.extend(self.candidate(self.space.kernel, &cut, &[], threads, team));
+                for &each in self.widths() {
+                    let shape = (threads, team, each);
+                    out.extend(self.candidate(self.space.kernel, &cut, &[], shape));
+                }
             }
+        }
+    }
+
+    /// Neighbours that a thread of a team reads at once at most: of numbers of 4 bits as many as 16 bytes have, or fewer,
+    /// beside which threads read what these are multiplied with in longer lines together.
+    fn widths(&self) -> &'static [u32] {
+        let largest = self.space.main_input();
+        let bits = largest.map(|o| self.space.kernel.operands[o as usize].dtype.bits());
+        match bits {
+            Some(4) => &[EACH, MOST_NEIGHBOURS],
+            _ => &[EACH],
         }
     }
 
@@ -249,8 +265,7 @@ impl Flat<'_> {
         kernel: &Kernel,
         cut: &[AxisTile],
         loops: &[AxisTile],
-        threads: u32,
-        team: u32,
+        (threads, team, each): (u32, u32, u32),
     ) -> Option<Candidate> {
         let space = self.space;
         // A symbolic axis is cut even where one piece covers it: tiles have a size then.
@@ -263,7 +278,7 @@ impl Flat<'_> {
             loops: loops.to_vec(),
             ..whole(kernel)
         };
-        let spread = self.spread(kernel, &schedule, threads, team);
+        let spread = self.spread(kernel, &schedule, threads, (team, each));
         let (held, shared) = self.place_tiles(kernel, &mut schedule, &spread, team > 1)?;
         // What threads exchange when they reduce together.
         let scalars = kernel.body.iter().map(|s| match s {
@@ -332,11 +347,17 @@ impl Flat<'_> {
 
     /// How axes lie over threads: teams along what is reduced, then what tasks share out, then axes of the output
     /// that no task may cut.
-    fn spread(&self, kernel: &Kernel, s: &Schedule, threads: u32, team: u32) -> Vec<Spread> {
+    fn spread(
+        &self,
+        kernel: &Kernel,
+        s: &Schedule,
+        threads: u32,
+        (team, each): (u32, u32),
+    ) -> Vec<Spread> {
         let space = self.space;
         let mut lay = gpu_layout::ThreadLayout::new(threads);
         if team > 1 {
-            let at_once = self.read_at_once(team);
+            let at_once = self.read_at_once((team, each));
             for a in self.reduced_inner_first() {
                 let each = at_once.filter(|x| x.0 == a).map_or(1, |x| x.1);
                 let n = space.len(s, a) / i64::from(each);

@@ -61,3 +61,11 @@ pub(super) fn parted_lines(f: Fragment, line: u32) -> Option<Swizzle> {
         false => group_lines(f, line),
     }
 }
+
+/// The swizzle of lines of so many numbers of 4 bits along the depth, of which the lanes of eight neighbouring ones read
+/// the same 16 bytes together.
+pub(super) fn number_lines(line: i64) -> Swizzle {
+    let found = u32::try_from(line / 2).ok();
+    let found = found.and_then(|bytes| Swizzle::of_lines(bytes, 4));
+    found.unwrap_or_default()
+}

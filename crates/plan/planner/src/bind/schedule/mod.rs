@@ -78,6 +78,10 @@ pub(crate) fn choose(
         true => relaid::along_depth(ctx, &plain, facts),
         false => None,
     };
+    let widening = match gpu {
+        true => relaid::widening(ctx, &plain, facts),
+        false => None,
+    };
     let (kernel, relaid) = match gpu {
         true => relaid::relaid(ctx, plain, facts),
         false => (plain, vec![]),
@@ -95,6 +99,10 @@ pub(crate) fn choose(
     if let Some((kernel, copies)) = &deep {
         let more = gpu::along_depth(&Space::new(ctx, kernel), most);
         // Of equals the first is taken.
+        list.splice(0..0, with_copies(more, copies, most));
+    }
+    if let Some((kernel, copies, widened)) = &widening {
+        let more = gpu::widening(&Space::new(ctx, kernel), *widened, most);
         list.splice(0..0, with_copies(more, copies, most));
     }
     let reuses = |c: &Candidate| {
@@ -124,8 +132,9 @@ pub(crate) fn choose(
     let may = gpu && !facts.whole;
     // Parts are those of the kernel that reads its factors as the best candidate does.
     let first = &list[best[0].1];
-    let kernel = match &deep {
-        Some((kernel, _)) if gpu::lies_along_depth(first) => kernel,
+    let kernel = match (&deep, &widening) {
+        (Some((kernel, _)), _) if gpu::lies_along_depth(first) => kernel,
+        (_, Some((kernel, ..))) if gpu::widens(first) => kernel,
         _ => kernel,
     };
     let split = may.then(|| split::best(ctx, kernel, best[0].0, best[0].2.tasks));

@@ -1,6 +1,6 @@
 //! Constant factors of products for GPUs, rewritten once at load: neighbours along rows or columns, or along
 //! what is summed, lie together, so that threads read them together.
-use super::candidate::Packed;
+use super::candidate::{Packed, Widened};
 use super::form::Facts;
 use super::gpu;
 use super::product::Product;
@@ -72,6 +72,55 @@ pub(super) fn along_depth(
     (!found.is_empty()).then(|| (read_from(kernel.clone(), &found), found))
 }
 
+/// A kernel whose factor fragments are made of in registers, the copies that it reads, and the factor.
+type Widening = (Kernel, Vec<(OperandId, Packed)>, Widened);
+
+/// `kernel` with what fragments of a factor are made of in registers as these read it, numbers of 4 bits along what is
+/// summed and what scales them along the columns, the copies that it takes, and the factor; `None` where the target has
+/// no such instructions for it.
+pub(super) fn widening(ctx: Ctx, kernel: &Kernel, facts: &Facts) -> Option<Widening> {
+    let gpu = ctx.target.gpu.as_ref()?;
+    let space = Space::new(ctx, kernel);
+    let p = Product::of(kernel).filter(|_| kernel.ordered().is_empty())?;
+    if !ctx.pack || ctx.sweep.is_some() || gpu.fragments.is_empty() {
+        return None;
+    }
+    let sides = [(p.a, &p.rows, p.b), (p.b, &p.columns, p.a)];
+    let (tile, own, other) = sides
+        .into_iter()
+        .find(|s| kernel.widened_from(s.0).is_some())?;
+    let (&[lane], true) = (own.as_slice(), p.batch.is_empty()) else {
+        return None;
+    };
+    let along = space.unit_axis(space.source(other)?, &p.over)?;
+    let numbers = kernel.numbers_of(tile)?;
+    let mut found = vec![];
+    for &t in kernel.widened_from(tile)? {
+        let operand = space.source(t)?;
+        let is_numbers = t == numbers;
+        let inner = if is_numbers { along } else { lane };
+        let lies = space.unit_axis(operand, &[inner]).is_some();
+        if lies || !kernel.tiles[t as usize].axes.contains(&inner) {
+            continue;
+        }
+        if !(facts.constant)(operand) || !pack::fits(&space, operand) {
+            return None;
+        }
+        let rest = p
+            .over
+            .iter()
+            .copied()
+            .filter(|a| *a != along || !is_numbers);
+        let order: Vec<AxisId> = rest.collect();
+        let others: &[AxisId] = if is_numbers { &[lane] } else { &[] };
+        let whole = (space.extent(inner), None);
+        let copy = moved(&space, operand, (others, inner, &order), whole, None)?;
+        found.push((operand, copy));
+    }
+    let kernel = read_from(kernel.clone(), &found);
+    Some((kernel, found, Widened { tile, along }))
+}
+
 pub(super) fn reading(kernel: &Kernel, copies: &[(OperandId, Packed)]) -> Kernel {
     read_from(ordered(kernel), copies)
 }
@@ -96,11 +145,44 @@ fn copies(ctx: Ctx, kernel: &Kernel, facts: &Facts) -> Vec<(OperandId, Packed)> 
     for p in &products {
         for (t, own) in [(p.a, &p.rows), (p.b, &p.columns)] {
             let own = if own.is_empty() { &p.batch } else { own };
+            if let Some(from) = kernel.widened_from(t) {
+                let all = from
+                    .iter()
+                    .filter_map(|&t| summed(&space, p, (t, own), facts));
+                found.extend(all);
+            }
             let new = copy(&space, p, (t, own), facts);
             found.extend(new.filter(|n| found.iter().all(|f| f.0 != n.0)));
         }
     }
     found
+}
+
+/// The copy of what a factor with the axes `own` is made of, if it is a constant whose neighbours are not those of what
+/// is summed.
+fn summed(
+    space: &Space,
+    p: &Product,
+    (t, own): (TileId, &[AxisId]),
+    facts: &Facts,
+) -> Option<(OperandId, Packed)> {
+    let operand = space.source(t)?;
+    let axes = &space.kernel.tiles[t as usize].axes;
+    let mut over: Vec<AxisId> = p
+        .over
+        .iter()
+        .copied()
+        .filter(|a| axes.contains(a))
+        .collect();
+    let lies = space.unit_axis(operand, &over).is_some();
+    if lies || !(facts.constant)(operand) || !pack::fits(space, operand) {
+        return None;
+    }
+    let inner = over.pop()?;
+    let others = [p.batch.clone(), own.to_vec()].concat();
+    let whole = (space.extent(inner), None);
+    let copy = moved(space, operand, (&others, inner, &over), whole, None)?;
+    Some((operand, copy))
 }
 
 /// The copy of a factor with the axes `own` of its own, if it is a constant whose neighbours are neither those

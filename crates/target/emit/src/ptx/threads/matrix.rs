@@ -126,4 +126,16 @@ impl Printer<'_> {
         // The first source goes to the upper half.
         self.line(format_args!("cvt.rn.{}x2.f32 {to}, {y}, {x};", name16(d)));
     }
+
+    /// One of the two f16 of a word.
+    pub(super) fn half(&mut self, to: Name, word: Reg, second: bool) {
+        let (mut word, h) = (self.r(word), self.temp("th"));
+        if second {
+            let t = self.temp("tr");
+            self.line(format_args!("shr.u32 {t}, {word}, 16;"));
+            word = t;
+        }
+        self.line(format_args!("cvt.u16.u32 {h}, {word};"));
+        self.line(format_args!("cvt.f32.f16 {to}, {h};"));
+    }
 }

@@ -96,16 +96,28 @@ impl Printer<'_> {
     pub(super) fn shared_at(&mut self, array: u32, index: Reg) -> Place {
         let d = self.p.shared[array as usize].dtype;
         let (index, beyond) = self.split(index);
-        let base = self.address(Space::Shared(size(d)), index, |s, t, index| {
+        let halves = d.bits() == 4;
+        // Halves of bytes have addresses of their own.
+        let space = Space::Shared(if halves { 0 } else { size(d) });
+        let base = self.address(space, index, |s, t, index| {
             let base = s.temp("tr");
             s.ins(&["mov.u32"], &[base.into(), Arg::Word("shared_bytes")]);
+            if halves {
+                s.ins(&["shr.s32"], &[t.into(), index.into(), Arg::Number(1)]);
+                s.ins(&["add.s32"], &[t.into(), t.into(), base.into()]);
+                return;
+            }
             let by = Arg::Number(size(d).into());
             s.ins(&["mad.lo.s32"], &[t.into(), index.into(), by, base.into()]);
         });
         Place {
             space: "shared",
             base,
-            offset: i64::from(self.shared[array as usize]) + beyond * i64::from(size(d)),
+            offset: i64::from(self.shared[array as usize])
+                + match halves {
+                    true => beyond / 2,
+                    false => beyond * i64::from(size(d)),
+                },
             on: On(None),
         }
     }
@@ -339,6 +351,14 @@ impl Printer<'_> {
                     let t = self.temp("tr");
                     self.line(format_args!("bfe.u32 {t}, {word}, {shift}, 8;"));
                     self.line(format_args!("setp.ne.u32 {to}, {t}, 0;"));
+                }
+                // Of the first and the last bits one instruction makes a number, of others two.
+                d if !d.is_signed_int() && shift == 0 => {
+                    let mask = (1u32 << d.bits()) - 1;
+                    self.line(format_args!("and.b32 {to}, {word}, {mask};"));
+                }
+                d if !d.is_signed_int() && shift + d.bits() == bits.min(32) => {
+                    self.line(format_args!("shr.u32 {to}, {word}, {shift};"));
                 }
                 d => {
                     let kind = if d.is_signed_int() { "s32" } else { "u32" };

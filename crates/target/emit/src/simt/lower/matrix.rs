@@ -8,6 +8,7 @@
 //! product that sums over those columns. Fragments of f32 are alike with one depth, l % 4, in place of p and p + 1,
 //! and 4 in place of 8 depths further on.
 use super::state::{At, Lower, Result, SharedTile, TileStorage};
+use super::widened::Widened;
 use crate::simt::ir::{Inst, Op, Reg, Ty, Var};
 use expr::Binary;
 use kernel::{AxisId, Factors, Fragment, Stmt, TileId};
@@ -35,12 +36,19 @@ pub(super) struct Staged {
     lines: Vec<(Reg, Reg)>,
     /// First depth of this warp's part of a piece.
     pub(super) from: Reg,
+    /// How what is multiplied is made of it, where it is not that.
+    pub(super) made: Option<Rc<Widened>>,
 }
 
 impl Staged {
     /// Where it lies.
     pub(super) fn home(&self) -> &Rc<SharedTile> {
         &self.home
+    }
+
+    /// The first of this lane's lines.
+    pub(super) fn number_line(&self) -> (Reg, Reg) {
+        self.lines[0]
     }
 }
 
@@ -86,16 +94,13 @@ impl Lower<'_> {
                 (p.rows, p.columns),
                 p.depth,
             ),
-            _ => {
-                self.multiply_add(
-                    fragment,
-                    &p.sums,
-                    (&p.left, &p.right),
-                    (p.rows, p.columns),
-                    p.depth,
-                );
-                Ok(())
-            }
+            _ => self.multiply_add(
+                fragment,
+                &p.sums,
+                (&p.left, &p.right),
+                (p.rows, p.columns),
+                p.depth,
+            ),
         }
     }
 
@@ -135,7 +140,9 @@ impl Lower<'_> {
         let depth = self.own_depth(whole, fragment.k.into())?;
         let (right, lower) = self.right_factor(b, (columns, over), depth)?;
         let left = match &*self.homes[a as usize].clone() {
-            TileStorage::Shared(home) => Left::Staged(self.factor(a, home, (rows, over), depth)?),
+            TileStorage::Shared(home) => {
+                Left::Staged(self.factor(a, home, (rows, over), (depth, None))?)
+            }
             TileStorage::Held { .. } | TileStorage::Formula(_)
                 if fragment.input.bits() == 16 && self.map.deep() == 1 =>
             {
@@ -188,12 +195,17 @@ impl Lower<'_> {
         group: (usize, &[AxisId]),
         depth: i64,
     ) -> Result<(Staged, Option<Staged>)> {
+        if let Some((home, made)) = self.widened(t, group, depth) {
+            let numbers = self.numbers(&made);
+            let staged = self.factor(numbers, &home, group, (depth, Some(made)))?;
+            return Ok((staged, None));
+        }
         let parts = match &*self.homes[t as usize] {
             TileStorage::Formula(_) => self.kernel.parts_of(t),
             _ => None,
         };
         let mut staged = |t: TileId| match &*self.homes[t as usize].clone() {
-            TileStorage::Shared(home) => self.factor(t, home, group, depth),
+            TileStorage::Shared(home) => self.factor(t, home, group, (depth, None)),
             _ => self.fail(
                 "factor in shared memory",
                 "the factor with the columns must be staged in shared memory",
@@ -257,7 +269,7 @@ impl Lower<'_> {
         t: TileId,
         home: &Rc<SharedTile>,
         (group, over): (usize, &[AxisId]),
-        depth: i64,
+        (depth, made): (i64, Option<Widened>),
     ) -> Result<Staged> {
         let tile = &self.kernel.tiles[t as usize];
         let outside = self.groups[group].axes.clone();
@@ -298,7 +310,7 @@ impl Lower<'_> {
         }
         let width = u32::try_from(home.line).unwrap_or(0);
         let bits = tile.dtype.bits();
-        if !home.swizzle.fits(width, bits) {
+        if made.is_none() && !home.swizzle.fits(width, bits) {
             let s = home.swizzle;
             return self.fail(
                 "swizzle",
@@ -317,12 +329,19 @@ impl Lower<'_> {
                 "8 bits and what warpgroups multiply lie along what is summed, but for right factors of 16 bits; lay the operand out along it",
             );
         }
+        if made.is_some() && (!deep || self.warpgroups()) {
+            return self.fail(
+                "numbers of 4 bits",
+                "factors are made of them for instructions of one warp, where they lie along what is summed",
+            );
+        }
         let from = self.deep_part(depth);
-        let lines = match bits == 32 && !deep {
+        let lines = match (bits == 32 && !deep, &made) {
+            (_, Some(made)) => vec![self.number_line(made, home, from)],
             // Warpgroups find their lines by themselves.
             _ if self.warpgroups() => vec![],
-            true => self.word_lines(group, home, from),
-            false => vec![self.lane_line((group, deep), home, (128 / bits).into(), from)],
+            (true, _) => self.word_lines(group, home, from),
+            (false, _) => vec![self.lane_line((group, deep), home, (128 / bits).into(), from)],
         };
         Ok(Staged {
             home: home.clone(),
@@ -330,6 +349,7 @@ impl Lower<'_> {
             deep,
             lines,
             from,
+            made: made.map(Rc::new),
         })
     }
 
@@ -402,17 +422,20 @@ impl Lower<'_> {
     }
 
     /// The words of the block of 16 rows or columns, as deep as a fragment, at (`own`, `depth`) of this warp's part.
-    pub(super) fn block(&mut self, s: &Staged, own: i64, depth: i64) -> [Reg; 4] {
+    pub(super) fn block(&mut self, s: &Staged, own: i64, depth: i64) -> Result<[Reg; 4]> {
+        if let Some(made) = &s.made {
+            return self.widened_block(s, &made.clone(), (own, depth));
+        }
         if s.lines.len() > 1 {
             // Halves of the depth follow those of rows, and those of columns follow the depth's.
             let at = |n: usize| match s.rows {
                 true => (n % 2, n / 2),
                 false => (n / 2, n % 2),
             };
-            return [0, 1, 2, 3].map(|n| {
+            return Ok([0, 1, 2, 3].map(|n| {
                 let (half, line) = at(n);
                 self.word(s, own + 8 * half as i64, depth, line)
-            });
+            }));
         }
         let (outer, inner) = if s.deep { (own, depth) } else { (depth, own) };
         let index = self.place_beyond(&s.home, s.lines[0], (outer, inner));
@@ -423,7 +446,7 @@ impl Lower<'_> {
             index,
             transposed: !s.deep,
         });
-        dst
+        Ok(dst)
     }
 
     /// A lane's element of a fragment of f32, as a word.
@@ -539,21 +562,21 @@ impl Lower<'_> {
         (left, right): (&Left, &Staged),
         (rows, columns): (usize, usize),
         depth: i64,
-    ) {
+    ) -> Result<()> {
         let tall = self.groups[rows].warp / 16;
         let wide = self.groups[columns].warp / 16;
-        let block = |l: &mut Self, s: &Staged, own: i64, step: i64| {
-            let words = l.block(s, own, step);
-            match fragment.factors {
+        let block = |l: &mut Self, s: &Staged, own: i64, step: i64| -> Result<[Reg; 4]> {
+            let words = l.block(s, own, step)?;
+            Ok(match fragment.factors {
                 Factors::Tf32 => l.in_tf32(words),
                 _ => words,
-            }
+            })
         };
         for step in (0..depth).step_by(fragment.k as usize) {
             let mut lefts = vec![];
             for m in 0..tall {
                 lefts.push(match left {
-                    Left::Staged(s) => block(self, s, m * 16, step),
+                    Left::Staged(s) => block(self, s, m * 16, step)?,
                     Left::Held(v) => {
                         let m = m as usize * 2;
                         self.packed(fragment.input, [&v[m], &v[m + 1]], step)
@@ -561,7 +584,7 @@ impl Lower<'_> {
                 });
             }
             for n in 0..wide {
-                let r = block(self, right, n * 16, step);
+                let r = block(self, right, n * 16, step)?;
                 for (m, a) in lefts.iter().enumerate() {
                     for half in 0..2 {
                         self.b.push(Inst::Multiply {
@@ -574,6 +597,7 @@ impl Lower<'_> {
                 }
             }
         }
+        Ok(())
     }
 
     /// The left fragment of 16 rows, of which these are the two halves, from column `from` on.

@@ -20,6 +20,7 @@ mod walk;
 mod warpgroup;
 mod warpgroup_parts;
 mod warpgroup_words;
+mod widened;
 
 use super::build::{Build, without_unread};
 use super::dependents::with_wait;

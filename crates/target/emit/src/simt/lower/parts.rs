@@ -59,7 +59,7 @@ impl Lower<'_> {
             own.iter().flatten().for_each(|&v| self.b.set(v, zero));
             let sides = (self.groups[rows].warp / 16, self.groups[columns].warp / 16);
             for step in (from..to).step_by(fragment.k as usize) {
-                self.multiply_step(fragment, &own, (left, right), sides, step);
+                self.multiply_step(fragment, &own, (left, right), sides, step)?;
             }
             let factors = (left, Elements::Whole(right));
             self.take_parts(sums, &own, factors, (rows, columns), (from, to))?;
@@ -101,20 +101,19 @@ impl Lower<'_> {
         (left, right): (&Staged, &Staged),
         (tall, wide): (i64, i64),
         step: i64,
-    ) {
+    ) -> Result<()> {
         let (few, many, first) = match tall <= wide {
             true => (tall, wide, left),
             false => (wide, tall, right),
         };
-        let held: Vec<Parts> = (0..few)
-            .map(|n| {
-                let words = self.block(first, n * 16, step);
-                self.in_parts(words)
-            })
-            .collect();
+        let mut held: Vec<Parts> = vec![];
+        for n in 0..few {
+            let words = self.block(first, n * 16, step)?;
+            held.push(self.in_parts(words));
+        }
         for n in 0..many {
             let second = if tall <= wide { right } else { left };
-            let words = self.block(second, n * 16, step);
+            let words = self.block(second, n * 16, step)?;
             let own = self.in_parts(words);
             let with = |m: usize| match tall <= wide {
                 true => (m, n as usize, &held[m], &own),
@@ -136,6 +135,7 @@ impl Lower<'_> {
                 }
             }
         }
+        Ok(())
     }
 
     /// Words as they are multiplied in TF32: by one multiply-add near one of the two numbers of TF32 on either side,
@@ -234,7 +234,10 @@ impl Lower<'_> {
     /// The element of a right factor at a column of the piece and a depth.
     fn element_of(&mut self, e: Elements, column: Reg, depth: Reg) -> Result<Reg> {
         match e {
-            Elements::Whole(right) => Ok(self.element(right, column, depth)),
+            Elements::Whole(right) => match &right.made {
+                Some(made) => self.widened_element(right, &made.clone(), (column, depth)),
+                None => Ok(self.element(right, column, depth)),
+            },
             Elements::Parts(parts) => {
                 let parts = parts.map(|p| self.element(p, column, depth));
                 let whole = self.expr(&kernel::whole_of_parts(), &parts, None, None)?;

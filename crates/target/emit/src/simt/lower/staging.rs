@@ -91,16 +91,22 @@ impl Lower<'_> {
     }
 
     /// Elements that a thread copies at once.
-    fn width(&self, operand: OperandId, home: &SharedTile) -> Result<i64> {
+    fn width(&self, dst: TileId, operand: OperandId, home: &SharedTile) -> Result<i64> {
         let source = &self.kernel.operands[operand as usize];
         let bits = source.dtype.bits();
-        let (Some(&(last, tile)), true) = (home.axes.last(), bits >= 8) else {
+        let same = self.shared[home.array as usize].dtype == source.dtype;
+        let (Some(&(last, tile)), true) = (home.axes.last(), bits >= 8 || same) else {
             return Ok(1);
         };
         let most = (self.map.load_bytes * 8 / bits).max(1);
         let extent = &self.kernel.axes[last as usize].extent;
         let found = source.access.run(last, extent, tile, most);
-        if !self.groups.is_empty() && found < most {
+        // What a factor is made of beside its numbers is little.
+        let read = self.kernel.made_of_part(dst);
+        let factor =
+            |s: &Stmt| matches!(s, Stmt::Contract { a, b, .. } if *a == read || *b == read);
+        let factor = self.kernel.body.iter().any(factor);
+        if !self.groups.is_empty() && found < most && factor {
             return self.fail(
                 "load bytes",
                 format!(
@@ -126,7 +132,7 @@ impl Lower<'_> {
         first: Reg,
     ) -> Result<bool> {
         // All threads share in the copy, neighbours along the last axis.
-        let wide = self.width(operand, home)?;
+        let wide = self.width(dst, operand, home)?;
         let source = &self.kernel.operands[operand as usize];
         let bytes = i64::from(source.dtype.bits()) * wide / 8;
         let same = self.shared[home.array as usize].dtype == source.dtype;

@@ -7,6 +7,9 @@ use layout::DType;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+/// Bits of the smallest piece that is copied beside what follows.
+const WORD: u32 = 32;
+
 /// Elements per thread of one register tile at most.
 pub(super) const MAX_HELD: i64 = 512;
 
@@ -152,10 +155,12 @@ impl Lower<'_> {
         let Ok(all) = u32::try_from(all) else {
             return self.fail("shared tile", "it has 2^32 elements or more");
         };
+        let packed = self.copied_as_it_lies(t, axes.last());
         self.shared.push(SharedArray {
             name: tile.name.clone(),
-            // Threads write neighbours at once: nibbles have bytes of their own.
+            // Threads write neighbours at once: nibbles have bytes of their own where they are not copied.
             dtype: match tile.dtype {
+                d if packed => d,
                 DType::I4 => DType::I8,
                 DType::U4 => DType::U8,
                 d => d,
@@ -181,6 +186,25 @@ impl Lower<'_> {
             elements,
             image,
         })))
+    }
+
+    /// Whether whole words of an operand are copied to a tile of numbers of 4 bits, beside what follows; `last` is
+    /// its last axis with its positions.
+    fn copied_as_it_lies(&self, t: TileId, last: Option<&(AxisId, i64)>) -> bool {
+        let mut makers = self.kernel.body.iter().filter(|s| s.writes().contains(&t));
+        let (Some(Stmt::Load { operand, .. }), None) = (makers.next(), makers.next()) else {
+            return false;
+        };
+        let (source, Some(&(axis, tile))) = (&self.kernel.operands[*operand as usize], last) else {
+            return false;
+        };
+        let extent = &self.kernel.axes[axis as usize].extent;
+        let most = self.map.load_bytes * 8 / source.dtype.bits().max(1);
+        let run = source.access.run(axis, extent, tile, most);
+        self.caps.copies
+            && self.map.fragment.is_some()
+            && source.access.outside == 0.0
+            && source.dtype.bits() * run >= WORD
     }
 
     /// Type that elements of `t` are held as.
@@ -342,7 +366,7 @@ impl Lower<'_> {
 
     /// Whether neighbours of `run` lie together in a shared tile, in one piece of memory of 16 bytes at most.
     fn beside(&self, s: &SharedTile, run: &Run) -> bool {
-        let bits = self.shared[s.array as usize].dtype.bits().max(8);
+        let bits = self.shared[s.array as usize].dtype.bits();
         let last = s
             .axes
             .last()
@@ -389,6 +413,9 @@ impl Lower<'_> {
             TileStorage::Formula(Stmt::Map {
                 ref expr, ref args, ..
             }) => {
+                if let Some(half) = self.half_of_pair(t, (expr, args), at)? {
+                    return Ok(half);
+                }
                 let args = args
                     .iter()
                     .map(|&a| self.value(a, at))

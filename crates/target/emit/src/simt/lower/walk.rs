@@ -20,7 +20,7 @@ pub(super) enum Guard {
 }
 
 /// Numbers of neighbours that are touched at once, the best first.
-const NEIGHBOURS: [i64; 3] = [MOST_NEIGHBOURS as i64, 4, 2];
+const NEIGHBOURS: [i64; 5] = [MOST_NEIGHBOURS as i64, 16, 8, 4, 2];
 
 /// Unrolled iterations that are worth it without need.
 const SHORT: i64 = 4;

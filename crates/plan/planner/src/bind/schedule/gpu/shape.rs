@@ -1,5 +1,5 @@
 //! What candidates for a GPU are made of: the kernel with its axes in order, and what a candidate fixes beside it.
-use super::super::candidate::Image;
+use super::super::candidate::{Image, Widened};
 use super::super::form::gather_loops;
 use super::super::renumber::renumbered;
 use crate::bind::ctx::Space;
@@ -14,6 +14,8 @@ pub(super) struct Gpu<'a> {
     pub gpu: &'a GpuTarget,
     /// A factor that is shared as it lies, by warps that copy.
     pub image: Option<Image>,
+    /// A factor that is made of numbers of 4 bits.
+    pub widened: Option<Widened>,
     /// Tensor-core instruction; `None`: multiply-adds.
     pub fragment: Option<Fragment>,
     /// Candidates that are asked for at most.

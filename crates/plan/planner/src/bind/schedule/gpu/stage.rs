@@ -1,5 +1,8 @@
 //! Factors in shared memory: where they lie there, and what that takes.
-use super::super::gpu_swizzle::{group_lines, line_swizzle, parted_lines, word_swizzle};
+use super::super::candidate::Widened;
+use super::super::gpu_swizzle::{
+    group_lines, line_swizzle, number_lines, parted_lines, word_swizzle,
+};
 use super::shape::{Gpu, Renumbered, Shape};
 use super::spread::summed;
 use kernel::{AxisId, Kernel, Place, Stmt, Swizzle, TileId};
@@ -57,9 +60,14 @@ impl Gpu<'_> {
                 .iter()
                 .try_fold(1i64, |n, &a| n.checked_mul(r.tile_of(a)?))?;
             // Bits per element; swizzles are those of lines of 2-byte elements.
-            let least = if self.fragment.is_some() { 8 } else { 32 };
+            let least = if self.fragment.is_some() { 4 } else { 32 };
             let bits = kernel.tiles[tile as usize].dtype.bits().max(least);
+            // What a factor is made of beside its numbers is read as it lies.
+            let beside = |w: Widened| read == tile && tile != w.tile && self.makes(kernel, w, tile);
+            let beside = self.widened.is_some_and(beside);
             let swizzle = match self.fragment {
+                _ if beside => Swizzle::default(),
+                Some(_) if bits == 4 => number_lines(line),
                 Some(f) if f.warps() > 1 => parted_lines(f, u32::try_from(line).ok()?)?,
                 Some(_) if bits == 16 => self.swizzle(u32::try_from(line).ok()?)?,
                 Some(_) if bits == 32 => word_swizzle(line, summed(kernel, tile, last)),
@@ -84,25 +92,36 @@ impl Gpu<'_> {
                 true => Place::Image { stages },
                 false => Place::Shared { swizzle, stages },
             };
-            let beside = self.fragment.map_or(0, |f| f.copies_beside(s.copiers));
+            let copies = self.fragment.map_or(0, |f| f.copies_beside(s.copiers));
             // One piece is copied, one made ready and one multiplied.
-            if beside > 0 && stages < 3 {
+            if copies > 0 && stages < 3 {
                 return None;
             }
-            let size = i64::from(bits / 8) * i64::from(stages + beside);
-            bytes = bytes.checked_add(elements.checked_mul(size)?)?;
+            let size = i64::from(bits) * i64::from(stages + copies);
+            bytes = bytes.checked_add(elements.checked_mul(size)? / 8)?;
             // Its copies are no loads of threads.
-            if image {
+            if image || beside {
                 continue;
             }
             let source = &kernel.operands[operand as usize];
-            let each = (source.dtype.bits() / 8).max(1);
             let extent = &kernel.axes[last as usize].extent;
-            let most = (16 / each).max(1);
+            let each = source.dtype.bits();
+            let most = (128 / each).max(1);
             let n = source.access.run(last, extent, r.tile_of(last)?, most);
-            run = run.min(n * each);
+            // Less than words of numbers of 4 bits are not copied as they lie.
+            if each < 8 && self.fragment.is_some() && n * each < 32 {
+                return None;
+            }
+            run = run.min((n * each / 8).max(1));
         }
         Some((bytes, run))
+    }
+
+    /// Whether a widened factor is made of `tile`.
+    fn makes(&self, kernel: &Kernel, w: Widened, tile: TileId) -> bool {
+        kernel
+            .widened_from(w.tile)
+            .is_some_and(|f| f.contains(&tile))
     }
 
     /// Axes of `tile` that are summed, rows or columns together with `axis`.
