@@ -77,6 +77,13 @@ pub(crate) fn least_counted(
     let Mapping::Gpu(g) = &schedule.mapping else {
         return None;
     };
+    // Of tasks that differ the sketch and what is counted look at other ones, and of attention the sketch has more
+    // products than are counted.
+    let products = kernel.body.iter();
+    let products = products.filter(|s| matches!(s, Stmt::Contract { .. }));
+    if w.uneven > 0.0 || products.count() > 1 {
+        return None;
+    }
     let rates = counter(ctx).and_then(|_| ctx.machine.warp_rates())?;
     let per_task = u64::from(g.computing().div_ceil(WARP));
     let mut own = Warps {

@@ -20,15 +20,33 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// Whether a packed operand's lanes lie side by side, `step` elements apart, in panels of `panel`.
+/// Whether a packed operand's lanes lie side by side, `step` elements apart, in panels of `panel`: whole ones, also where
+/// there are fewer columns, as a vector reads all lanes.
 fn panels(ctx: &Ctx, t: &CTerm, lanes: i64, step: i64, panel: i64) -> bool {
-    let (org, len) = (ctx.org[t.axis], ctx.len[t.axis]);
-    if org % lanes != 0 {
-        return false;
-    }
-    match piece(t, ctx.p, org, len) {
-        Piece::Affine(s) => (s == step || len == 1) && (len <= lanes || panel == step * lanes),
-        Piece::Blocks { size, inner, outer } => size == lanes && inner == step && outer == panel,
+    let leaf = |&(extent, stride): &(_, _)| (ctx.p[extent as usize], ctx.p[stride as usize]);
+    let lies = match t.leaves.as_slice() {
+        [own] => leaf(own) == (lanes, step),
+        [outer, own] => leaf(own) == (lanes, step) && leaf(outer).1 == panel,
+        _ => false,
+    };
+    lies && ctx.org[t.axis] % lanes == 0
+}
+
+/// Whether the present piece of operand `o` along `axis` lies with one stride of `step`, in groups of `size` that are
+/// `group` apart where it is longer.
+fn strided(ctx: &Ctx, o: usize, axis: usize, step: i64, (size, group): (i64, i64)) -> bool {
+    let len = ctx.len[axis];
+    let terms = &ctx.kernel.operands[o].access.terms;
+    let Some(t) = terms.iter().find(|t| t.axis == axis) else {
+        return len <= 1;
+    };
+    match piece(t, ctx.p, ctx.org[axis], len) {
+        Piece::Affine(s) => len <= 1 || s == step && len <= size,
+        Piece::Blocks {
+            size: own,
+            inner,
+            outer,
+        } => own == size && inner == step && outer == group,
         Piece::First(_) => false,
     }
 }
@@ -69,11 +87,16 @@ fn fast(ctx: &mut Ctx, n: &CNibbles) -> Option<()> {
     };
     let depth = blocks * block;
     let group = crate::ukr::nibbles::GROUP as i64;
-    if !panels(ctx, term(n.numbers)?, lanes, group, depth * lanes) {
+    let whole = (i64::MAX, 0);
+    let deep = block % group == 0
+        && strided(ctx, n.numbers, n.inner, 1, (group, group * lanes))
+        && strided(ctx, n.numbers, n.outer, block * lanes, whole);
+    if !deep || !panels(ctx, term(n.numbers)?, lanes, group, depth * lanes) {
         return None;
     }
     for &o in [n.scales].iter().chain(&n.zeros) {
-        if !panels(ctx, term(o)?, lanes, 1, blocks * lanes) {
+        let deep = strided(ctx, o, n.outer, lanes, whole);
+        if !deep || !panels(ctx, term(o)?, lanes, 1, blocks * lanes) {
             return None;
         }
     }

@@ -896,10 +896,7 @@ impl<'a> Printer<'a> {
                 self.line(format_args!("vote.sync.any.pred {to}, {x}, -1;"));
             }
             Op::Half(x, second) => self.half(to, *x, *second),
-            Op::Halves(f, x, y) => {
-                let (x, y) = (self.r(*x), self.r(*y));
-                self.line(format_args!("{}.rn.f16x2 {to}, {x}, {y};", f.name()));
-            }
+            Op::Halves(f, x, y) => self.halves(to, *f, *x, *y),
             Op::Pack(d, x, y) => {
                 let (x, y) = (self.r(*x), self.r(*y));
                 self.pack(to, *d, x, y);

@@ -32,7 +32,7 @@ use candidate::Rank;
 pub(crate) use candidate::{Arg, Candidate, Choice, Packed, Parts};
 pub(crate) use form::Facts;
 use form::set_chunk;
-use kernel::{Family, Kernel, OperandId, TileProgram};
+use kernel::{Family, Kernel, OperandId, Prints, TileProgram};
 use layout::{Arrange, Inserted};
 use machine::{Cost, Work, units};
 pub(crate) use memo::{Asked, Memo};
@@ -112,22 +112,13 @@ pub(crate) fn choose(
     tried(&mut list, effort, &|c| there && reuses(c));
     plan::pause();
     let prints = ctx.prints().filter(|_| !facts.whole);
-    let search = Search {
-        near: match there {
-            true => [REUSE, images::NEAR.max(REUSE)],
-            false => [1.0, images::NEAR],
-        },
-        ..Search::all(prints, COUNTED)
-    };
-    let mut best = ranked(ctx, &list, 0, constant, search)?;
+    let mut best = ranked(ctx, &list, 0, constant, near_best(prints, there))?;
     if let (Some(sweep), false) = (ctx.sweep, gpu) {
         sweep.choose(&space, constant, &mut list, &mut best);
     }
     let reused = there && prefer_reuse(&mut best, &|at| reuses(&list[at]));
     if best.is_empty() {
-        let first = list.swap_remove(0);
-        let why = TileProgram::new(first.kernel, first.schedule).err();
-        return Err(why.map_or("a size in it has no value".to_string(), |e| e.to_string()));
+        return Err(unfit(list.swap_remove(0)));
     }
     let may = gpu && !facts.whole;
     // Parts are those of the kernel that reads its factors as the best candidate does.
@@ -164,6 +155,24 @@ pub(crate) fn choose(
         alternatives,
     });
     Ok(choice.0)
+}
+
+/// Candidates that are sought: the best, and those near it that read what is packed already, where something is `there`,
+/// or that are tried with images.
+fn near_best(prints: Option<Prints>, there: bool) -> Search {
+    Search {
+        near: match there {
+            true => [REUSE, images::NEAR.max(REUSE)],
+            false => [1.0, images::NEAR],
+        },
+        ..Search::all(prints, COUNTED)
+    }
+}
+
+/// Why a candidate makes no program.
+fn unfit(c: Candidate) -> String {
+    let why = TileProgram::new(c.kernel, c.schedule).err();
+    why.map_or("a size in it has no value".to_string(), |e| e.to_string())
 }
 
 /// What the best of `list` was better than, the next best first.

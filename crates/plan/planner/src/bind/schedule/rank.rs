@@ -151,7 +151,14 @@ fn counted(
         let below = Prediction::Counted(reached, search);
         let found = ranked_by(below, ctx, list, numbers, constant);
         for (rank, least) in found {
-            debug_assert!(least || bound(ctx, list, &rank) <= rank.0 * 1.001);
+            debug_assert!(
+                least || bound(ctx, list, &rank) <= rank.0 * 1.001,
+                "{} takes {}, at least {}: {}",
+                list[rank.1].kernel.name,
+                rank.0,
+                bound(ctx, list, &rank),
+                list[rank.1].what
+            );
             let of = if least { &mut beaten } else { &mut best };
             of.push(rank);
         }

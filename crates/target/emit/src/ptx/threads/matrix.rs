@@ -2,6 +2,7 @@
 use super::output::Arg;
 use super::{Name, Printer, variable};
 use crate::simt::ir::{Inst, Reg, Ty, Var};
+use expr::Binary;
 use kernel::{Fragment, OperandId};
 use layout::DType;
 
@@ -125,6 +126,12 @@ impl Printer<'_> {
     pub(super) fn pack(&mut self, to: Name, d: DType, x: Name, y: Name) {
         // The first source goes to the upper half.
         self.line(format_args!("cvt.rn.{}x2.f32 {to}, {y}, {x};", name16(d)));
+    }
+
+    /// A function of two words of two f16 each.
+    pub(super) fn halves(&mut self, to: Name, f: Binary, x: Reg, y: Reg) {
+        let (x, y) = (self.r(x), self.r(y));
+        self.line(format_args!("{}.rn.f16x2 {to}, {x}, {y};", f.name()));
     }
 
     /// One of the two f16 of a word.
