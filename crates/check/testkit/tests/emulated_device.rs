@@ -162,6 +162,9 @@ fn doubles(n: usize) -> Model {
 
 #[test]
 fn values_of_many_pieces_come_and_go_whole() {
+    if !testing::turn("values_of_many_pieces_come_and_go_whole", 3) {
+        return;
+    }
     // More than each of the threads that copy has one of, and a piece that is not full.
     let n = (9 * machine::staging::PIECE + 20) / 4;
     assert!(machine::staging::threads(n * 4) > 2);

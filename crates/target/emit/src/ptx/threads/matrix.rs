@@ -124,8 +124,19 @@ impl Printer<'_> {
 
     /// `to` becomes two f32 values rounded to 16 bits, `x` in the lower half.
     pub(super) fn pack(&mut self, to: Name, d: DType, x: Name, y: Name) {
-        // The first source goes to the upper half.
-        self.line(format_args!("cvt.rn.{}x2.f32 {to}, {y}, {x};", name16(d)));
+        if self.nan {
+            // The first source goes to the upper half.
+            self.line(format_args!("cvt.rn.{}x2.f32 {to}, {y}, {x};", name16(d)));
+            return;
+        }
+        let words = [x, y].map(|v| {
+            let (h, word) = (self.temp("th"), self.temp("tr"));
+            self.line(format_args!("cvt.rn.{}.f32 {h}, {v};", name16(d)));
+            self.line(format_args!("cvt.u32.u16 {word}, {h};"));
+            word
+        });
+        self.line(format_args!("shl.b32 {}, {}, 16;", words[1], words[1]));
+        self.line(format_args!("or.b32 {to}, {}, {};", words[0], words[1]));
     }
 
     /// A function of two words of two f16 each.
