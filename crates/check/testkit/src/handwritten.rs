@@ -43,6 +43,17 @@ pub fn values(d: DType, shape: &[usize], seed: u64) -> Tensor {
     t
 }
 
+/// Any bytes as a tensor.
+///
+/// # Panics
+/// Where there is no memory for them.
+pub fn bytes(d: DType, shape: &[usize], seed: u64) -> Tensor {
+    let mut drawn = fastrand::Rng::with_seed(seed);
+    let count = d.bytes_for(shape.iter().product()).expect("memory");
+    let all = (0..count).map(|_| drawn.u8(..)).collect();
+    Tensor::from_bytes(d, shape, all).expect("as many bytes")
+}
+
 /// Attention without a softmax, rows of `width`, over a cache `past` of `p` rows that grows by one with
 /// every request: `x` and `past` to `y` and `present`, each with the axes that `batch` gives in front.
 ///

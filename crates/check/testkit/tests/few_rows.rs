@@ -9,9 +9,9 @@ use plan::StepWork;
 use reference::run_graph;
 use shopfloor::{Model, ModelOptions};
 use shopfloor_testkit::compare::difference;
-use shopfloor_testkit::handwritten::{node, product, values};
+use shopfloor_testkit::handwritten::{bytes, node, product, values};
 use std::sync::Arc;
-use tensor::{Tensor, WeightStore};
+use tensor::WeightStore;
 use testing::Share;
 
 /// `x` of so many rows by weights of `columns` rows of `blocks` blocks.
@@ -47,11 +47,6 @@ impl Case {
         let (n, terms) = (self.columns, self.blocks * self.block);
         let mut b = GraphBuilder::new("few rows", Arc::new(WeightStore::default()));
         let x = b.input("x", self.x, vec![Dim::from(self.rows), Dim::from(terms)]);
-        let bytes = |d: DType, shape: &[usize], seed: u64| {
-            let mut r = fastrand::Rng::with_seed(seed);
-            let count = d.bytes_for(shape.iter().product()).unwrap();
-            Tensor::from_bytes(d, shape, (0..count).map(|_| r.u8(..)).collect()).unwrap()
-        };
         let whole = [n, self.blocks, self.block];
         let weights = match self.weights.is_float() {
             true => values(self.weights, &whole, 2),
@@ -101,13 +96,7 @@ fn random_products_of_few_rows_agree() {
         let gpu = EmulatedGpu::named("h100").unwrap();
         let bench = Emulated::new("h100", gpu, None, model);
         let x = values(case.x, &[case.rows, case.blocks * case.block], 1);
-        let got = bench
-            .session
-            .run(&[("x", &x)])
-            .unwrap()
-            .into_vec()
-            .remove(0)
-            .1;
+        let got = bench.answer(&[("x", &x)]);
         let want = &run_graph(&graph, &[x]).unwrap()[0];
         // Sums in another order.
         let limit = if case.x == DType::F32 { 2e-5 } else { 4e-3 };

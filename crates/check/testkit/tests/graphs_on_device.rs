@@ -232,7 +232,7 @@ fn weights_are_copied_before_the_kernels_before_are_over() {
         };
         let (steps, graph) = (on("h100", Launch::Steps), on("h100", Launch::Graph));
         let x = values(dtype, &[16, 256], 3);
-        let run = |e: &Emulated| e.session.run(&[("x", &x)]).unwrap().into_vec().remove(0).1;
+        let run = |e: &Emulated| e.answer(&[("x", &x)]);
         let want = run(&steps);
         for _ in 0..3 {
             assert_eq!(run(&graph).bytes(), want.bytes(), "{dtype}");

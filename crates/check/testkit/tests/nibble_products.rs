@@ -10,9 +10,9 @@ use plan::{Step, StepWork};
 use reference::run_graph;
 use shopfloor::{Model, ModelOptions};
 use shopfloor_testkit::compare::difference;
-use shopfloor_testkit::handwritten::{node, product, values};
+use shopfloor_testkit::handwritten::{bytes, node, product, values};
 use std::sync::Arc;
-use tensor::{Tensor, WeightStore};
+use tensor::WeightStore;
 use testing::Share;
 
 /// `x` of so many rows by weights of `columns` columns in `blocks` blocks along what is summed.
@@ -71,11 +71,6 @@ impl Case {
         let (whole, each, labels) = self.shapes();
         let mut b = GraphBuilder::new("nibbles", Arc::new(WeightStore::default()));
         let x = b.input("x", self.x, vec![Dim::from(self.rows), Dim::from(terms)]);
-        let bytes = |d: DType, shape: &[usize], seed: u64| {
-            let mut r = fastrand::Rng::with_seed(seed);
-            let count = d.bytes_for(shape.iter().product()).unwrap();
-            Tensor::from_bytes(d, shape, (0..count).map(|_| r.u8(..)).collect()).unwrap()
-        };
         let mut inputs = vec![
             b.constant("w", bytes(self.weights, &whole, 2)).unwrap(),
             b.constant("scale", values(self.x, &each, 3)).unwrap(),
@@ -155,13 +150,7 @@ fn random_products_agree() {
         let case = Case::random(seed);
         let bench = case.bench();
         let x = values(case.x, &[case.rows, case.blocks * case.block], 1);
-        let got = bench
-            .session
-            .run(&[("x", &x)])
-            .unwrap()
-            .into_vec()
-            .remove(0)
-            .1;
+        let got = bench.answer(&[("x", &x)]);
         let want = &run_graph(&case.graph(), &[x]).unwrap()[0];
         // Sums in another order.
         let limit = match case.x {

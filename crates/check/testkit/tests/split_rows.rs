@@ -143,13 +143,7 @@ impl Case {
         };
         for rows in sizes {
             let x = self.x(rows);
-            let got = bench
-                .session
-                .run(&[("x", &x)])
-                .unwrap()
-                .into_vec()
-                .remove(0)
-                .1;
+            let got = bench.answer(&[("x", &x)]);
             let want = &run_graph(&self.graph(), &[x]).unwrap()[0];
             let limit = if self.far { 2e-3 } else { 2e-5 };
             let apart = difference(&got, want);
