@@ -18,6 +18,8 @@ use std::sync::Arc;
 pub struct ProgramOptions {
     /// In what type products are computed.
     pub precision: Precision,
+    /// Factors are not rounded to bf16, although that was asked for: the target has no instructions for it.
+    pub without_bf16: bool,
     /// Inputs and outputs that carry state from request to request, by name.
     pub states: Vec<(String, String)>,
     /// Every node of the model (name, operator type), for the account of what became of it.
@@ -77,7 +79,7 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
         },
         constrained: BTreeSet::new(),
         located: vec![None; graph.values.len()],
-        precision: options.precision,
+        rounds: options.precision == Precision::Bf16 && !options.without_bf16,
         narrowed: BTreeMap::new(),
         is_output,
         per_request: false,

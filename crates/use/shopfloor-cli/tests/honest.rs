@@ -705,7 +705,11 @@ fn a_precision_that_a_device_lacks_is_the_next_more_exact_one() {
         (&["--on", "t4"], "tf32"),
     ] {
         let line = said(on, asked);
-        assert!(line.ends_with("by multiply-adds"), "{on:?}: {line}");
+        let of = format!("{asked}: ");
+        assert!(
+            line.contains(&of) && line.ends_with("by multiply-adds"),
+            "{on:?}: {line}"
+        );
     }
     let line = said(&["--on", "a100"], "bf16");
     assert!(line.contains("by bf16"), "{line}");

@@ -33,6 +33,10 @@ pub struct ModelOptions {
     pub fuel: Option<usize>,
     /// In what type f32 products are computed; anything but f32 has to be asked for.
     pub precision: Precision,
+    /// What runs it has no instructions for bf16: where that is asked for factors are not rounded, and products are more
+    /// exact.
+    #[doc(hidden)]
+    pub without_bf16: bool,
     /// By a node's name, what the ranks of its values depend on and the model is planned for: for an If
     /// 1 for the first branch and 0 for the second, for a Loop how many rounds run, for an operator that
     /// takes a tensor out of a sequence or an optional value its rank. A request that takes another is
@@ -445,6 +449,7 @@ impl Model {
                 states,
                 model_nodes,
                 precision: options.precision,
+                without_bf16: options.without_bf16,
             },
         )?;
         program.name = name.to_string();
@@ -572,11 +577,12 @@ impl Model {
     #[doc(hidden)]
     pub fn for_target(&self, target: &kernel::Target) -> Result<Model, Error> {
         let read = self.memory.is_some() || self.path.is_file();
-        if self.options.precision != Precision::Bf16 || target.multiplies_bf16() || !read {
+        let asked = self.options.precision == Precision::Bf16 && !self.options.without_bf16;
+        if !asked || target.multiplies_bf16() || !read {
             return Ok(self.clone());
         }
         let options = ModelOptions {
-            precision: Precision::Tf32,
+            without_bf16: true,
             ..self.options.clone()
         };
         self.reload(&options, None)

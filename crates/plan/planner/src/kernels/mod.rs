@@ -39,8 +39,8 @@ pub(crate) struct Lowering<'a> {
     pub constrained: std::collections::BTreeSet<(Dim, Dim)>,
     pub located: Vec<Option<Located>>,
     pub is_output: Vec<bool>,
-    /// In what type products are computed.
-    pub precision: crate::Precision,
+    /// Whether factors of f32 products are rounded to bf16.
+    pub rounds: bool,
     /// Copies in bf16 of what products read.
     pub narrowed: std::collections::BTreeMap<(ValueIx, String), Located>,
     /// Items made now run for every request even when they read constants only: they write a part

@@ -1,6 +1,5 @@
 //! Factors of f32 products rounded to bf16, when that is asked for.
 use super::{Builder, Lowering, Result, touched};
-use crate::Precision;
 use crate::located::Located;
 use graph::{NodeId, ValueId};
 use kernel::{AxisId, Family};
@@ -17,7 +16,7 @@ impl Lowering<'_> {
     ) -> Result<[(Located, DType); 2]> {
         let f32s = factors.iter().all(|(v, _)| self.dtype(*v) == DType::F32);
         let types = factors.each_ref().map(|(v, _)| self.dtype(*v));
-        if self.precision != Precision::Bf16 || !f32s {
+        if !self.rounds || !f32s {
             let [(_, a), (_, b)] = factors;
             return Ok([(a, types[0]), (b, types[1])]);
         }
