@@ -126,9 +126,8 @@ impl Lowering<'_> {
         // The scale's blocks as the factor shows them, whatever lies where.
         let shape: Vec<Dim> = self.shape(node.outputs[0]).to_vec();
         let (from, before) = self.behind_views(node.inputs[steps.scale as usize]);
-        // Blocks that views make, as DequantizeLinear has them, stay a wide constant in f32: on the one CPU that was
-        // measured micro-kernels for numbers of 4 bits took six times as long for small weights, and a bind chooses by
-        // prediction for GPUs alone.
+        // Blocks that views make, as DequantizeLinear has them, stay a wide constant in f32: micro-kernels of CPUs for
+        // numbers of 4 bits are slower where weights are few, and a bind chooses by prediction for GPUs alone.
         if steps.dtype == DType::F32 && !before.is_empty() {
             return None;
         }
