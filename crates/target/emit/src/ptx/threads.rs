@@ -74,11 +74,6 @@ struct Printing {
     come: Option<[Name; 2]>,
 }
 
-/// Bytes of an element in shared memory.
-fn size(d: DType) -> u32 {
-    d.bits().max(8) / 8
-}
-
 fn prefix(t: Ty) -> &'static str {
     match t {
         Ty::Bool => "p",

@@ -1,7 +1,8 @@
 //! Loads and stores of elements. What is touched under a condition is a guarded instruction, not one that
 //! is jumped over: an assembler, and an SM, then have other loads under way meanwhile.
 use super::output::{Arg, listed};
-use super::{Name, Out, Printer, moved, size};
+use super::places::size;
+use super::{Name, Out, Printer, moved};
 use crate::simt::ir::{Reg, Ty};
 use layout::DType;
 use std::fmt;

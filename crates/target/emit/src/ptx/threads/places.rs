@@ -1,10 +1,14 @@
 //! Where elements lie: the shared arrays of a CTA, and elements' numbers that are a value and a number.
-use super::{Out, size};
 use crate::simt::ir::{Inst, LeftFactor, Op, Program, Reg, Ty, Warpgroup};
 use layout::DType;
 
+/// Bytes of an element in shared memory.
+pub(super) fn size(d: DType) -> u32 {
+    d.bits().max(8) / 8
+}
+
 /// First bytes of the shared arrays, and bytes of all of them.
-pub(super) fn shared_arrays(p: &Program) -> Out<(Vec<u32>, u32)> {
+pub(super) fn shared_arrays(p: &Program) -> Result<(Vec<u32>, u32), String> {
     let mut shared = vec![];
     let mut bytes = 0u32;
     for (a, alignment) in p.shared.iter().zip(alignments(p)) {
