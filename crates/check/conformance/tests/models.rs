@@ -76,7 +76,7 @@ fn digits_cnn() {
 
 #[test]
 fn silero_vad() {
-    if !testing::turn("webgpu: silero_vad", 5) {
+    if !testing::turn("webgpu: silero_vad") {
         return;
     }
     check("silero_vad");
@@ -84,7 +84,7 @@ fn silero_vad() {
 
 #[test]
 fn ppocr_cls() {
-    if !testing::turn("webgpu: ppocr_cls", 5) {
+    if !testing::turn("webgpu: ppocr_cls") {
         return;
     }
     check("ppocr_cls");
@@ -148,7 +148,7 @@ fn two_devices() {
 /// A request that is called off when the GPU was handed something ends, and the next one is right.
 #[test]
 fn requests_are_called_off_between_submissions() {
-    if !testing::turn("requests_are_called_off_between_submissions", 5) {
+    if !testing::turn("requests_are_called_off_between_submissions") {
         return;
     }
     type Told = Arc<Mutex<Option<(runtime::Cancel, usize)>>>;

@@ -42,7 +42,7 @@ fn every_family_agrees_with_the_reference() {
 
 #[test]
 fn shuffles_give_the_same() {
-    if !testing::turn("shuffles_give_the_same", 2) {
+    if !testing::turn("shuffles_give_the_same") {
         return;
     }
     check(shuffling(32), 1000);
@@ -50,7 +50,7 @@ fn shuffles_give_the_same() {
 
 #[test]
 fn matrix_instructions_and_copies_keep_to_the_rules() {
-    if !testing::turn("matrix_instructions_and_copies_keep_to_the_rules", 3) {
+    if !testing::turn("matrix_instructions_and_copies_keep_to_the_rules") {
         return;
     }
     let subject = Interpreter {

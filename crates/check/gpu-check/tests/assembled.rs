@@ -14,7 +14,7 @@ fn count(sass: &str, name: &str) -> usize {
 
 #[test]
 fn what_is_timed_is_there() {
-    if !testing::turn("what_is_timed_is_there", 5) {
+    if !testing::turn("what_is_timed_is_there") {
         return;
     }
     let (ptxas, nvdisasm) = match tools() {

@@ -54,7 +54,7 @@ fn emulated_on(on: &str, parts: &str, seconds: &str) -> (String, tempfile::TempD
 
 #[test]
 fn an_emulated_gpu_is_checked_and_described() {
-    if !testing::turn("an_emulated_gpu_is_checked_and_described", 5) {
+    if !testing::turn("an_emulated_gpu_is_checked_and_described") {
         return;
     }
     let parts = "calibrate,models,resident,kernels,torch";
@@ -83,7 +83,7 @@ fn an_emulated_gpu_is_checked_and_described() {
 /// Every precision and every stage of the recipe runs and agrees with sums in f64.
 #[test]
 fn products_are_timed_stage_by_stage() {
-    if !testing::turn("products_are_timed_stage_by_stage", 5) {
+    if !testing::turn("products_are_timed_stage_by_stage") {
         return;
     }
     let (page, _dir, took) = emulated_on("emulated:h100,sms=4", "products", "90");
@@ -114,7 +114,7 @@ fn products_are_timed_stage_by_stage() {
 
 #[test]
 fn the_suite_takes_the_time_there_is() {
-    if !testing::turn("the_suite_takes_the_time_there_is", 5) {
+    if !testing::turn("the_suite_takes_the_time_there_is") {
         return;
     }
     let (page, _dir, took) = emulated("conformance", "30");

@@ -5,6 +5,8 @@
 
 mod share;
 mod skipped;
+mod turns;
 
 pub use share::Share;
-pub use skipped::{ALLOWED, skip, skipped, turn};
+pub use skipped::{ALLOWED, skip, skipped};
+pub use turns::turn;

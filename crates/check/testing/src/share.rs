@@ -5,6 +5,8 @@ use std::process::Command;
 
 /// The variable that says another share: a number, or `all`.
 const VARIABLE: &str = "SHOPFLOOR_SHARE";
+/// The variable that says whose turn it is, in the same way; where it is not set, the one of shares says it.
+const TURNS: &str = "SHOPFLOOR_TURNS";
 
 /// One of `of` parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,10 +22,13 @@ fn number(text: &[u8]) -> u64 {
     hash.iter().take(8).fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
-/// What chooses: what `SHOPFLOOR_SHARE` says, `None` for everything, else the commit's number behind `salt`; 0 without
-/// git.
-fn chosen(salt: &str) -> Option<u64> {
-    let said = std::env::var(VARIABLE).unwrap_or_default();
+/// What chooses: what the first of `variables` that is set says, `None` for everything, else the commit's number behind
+/// `salt`; 0 without git.
+fn chosen(variables: &[&str], salt: &str) -> Option<u64> {
+    let said = variables
+        .iter()
+        .find_map(|v| std::env::var(v).ok())
+        .unwrap_or_default();
     if said == "all" {
         return None;
     }
@@ -45,18 +50,18 @@ impl Share {
 
     /// The share of `of` that `SHOPFLOOR_SHARE` says, else the commit's; without git the first.
     pub fn of_run(of: u64) -> Share {
-        Share::chosen_by("", of)
+        Share::chosen_by(&[VARIABLE], "", of)
     }
 
     /// As [`Share::of_run`] for the turns that tests take. A commit chooses both apart: a test that takes turns and
     /// runs a share when it is its turn would else never run the others.
     pub(crate) fn of_turns(of: u64) -> Share {
-        Share::chosen_by("turns", of)
+        Share::chosen_by(&[TURNS, VARIABLE], "turns", of)
     }
 
-    fn chosen_by(salt: &str, of: u64) -> Share {
+    fn chosen_by(variables: &[&str], salt: &str, of: u64) -> Share {
         let of = of.max(1);
-        chosen(salt).map_or(Share::ALL, |n| Share { number: n % of, of })
+        chosen(variables, salt).map_or(Share::ALL, |n| Share { number: n % of, of })
     }
 
     /// Numbers of the cases of this run, of `of` shares with `each` cases; all of them where `SHOPFLOOR_SHARE` is
@@ -82,12 +87,7 @@ impl Share {
 
     /// Whether the case called `name` is in it.
     pub fn has(self, name: &str) -> bool {
-        self.number_of(name) == self.number
-    }
-
-    /// The number of the share that has the case called `name`, of as many.
-    pub fn number_of(self, name: &str) -> u64 {
-        number(name.as_bytes()) % self.of
+        number(name.as_bytes()) % self.of == self.number
     }
 }
 

@@ -4,7 +4,6 @@
 //! leave out is noted in a file that has the parent's number; the last program of the run, a test of `xtask`,
 //! prints and removes it.
 
-use crate::Share;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -37,24 +36,8 @@ pub fn skip(name: &str, why: &str) {
     note(name, why);
 }
 
-/// Whether the long test `name` is of this run: such tests take turns, so that with every commit one of `of` runs.
-/// Those that are left out are listed at the end of the run.
-pub fn turn(name: &str, of: u64) -> bool {
-    let share = Share::of_turns(of);
-    let own = share.has(name);
-    if !own {
-        let why = format!(
-            "takes turns: it is in share {} of {of}",
-            share.number_of(name)
-        );
-        println!("left out: {name}: {why}");
-        note(name, &why);
-    }
-    own
-}
-
 /// Notes for the end of the run that `name` is left out, and why.
-fn note(name: &str, why: &str) {
+pub(crate) fn note(name: &str, why: &str) {
     let Some(file) = file() else { return };
     let line = format!("{name}\t{}\n", why.replace(['\n', '\t'], " "));
     let made = std::fs::create_dir_all(file.with_file_name(""));

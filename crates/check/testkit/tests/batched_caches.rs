@@ -172,7 +172,7 @@ fn streams_come_and_go() {
 
 #[test]
 fn streams_come_and_go_on_a_gpu() {
-    if !testing::turn("streams_come_and_go_on_a_gpu", 3) {
+    if !testing::turn("streams_come_and_go_on_a_gpu") {
         return;
     }
     for resident in [false, true] {

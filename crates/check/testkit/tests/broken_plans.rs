@@ -388,7 +388,7 @@ const BREAKS: &[(&str, Break)] = &[
 
 #[test]
 fn broken_plans_of_the_planner_are_refused() {
-    if !testing::turn("broken_plans_of_the_planner_are_refused", 3) {
+    if !testing::turn("broken_plans_of_the_planner_are_refused") {
         return;
     }
     let good = plans();

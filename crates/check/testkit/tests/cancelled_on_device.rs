@@ -160,7 +160,7 @@ fn a_request_that_was_called_off_does_not_begin() {
 
 #[test]
 fn step_by_step_nothing_is_launched_after_the_call() {
-    if !testing::turn("step_by_step_nothing_is_launched_after_the_call", 3) {
+    if !testing::turn("step_by_step_nothing_is_launched_after_the_call") {
         return;
     }
     for list in [vec![], vec![1, 0, 1, 1, 0, 1]] {
@@ -185,7 +185,7 @@ fn step_by_step_nothing_is_launched_after_the_call() {
 
 #[test]
 fn the_host_is_a_few_launches_ahead_of_the_gpu() {
-    if !testing::turn("the_host_is_a_few_launches_ahead_of_the_gpu", 3) {
+    if !testing::turn("the_host_is_a_few_launches_ahead_of_the_gpu") {
         return;
     }
     let b = bench(false, None, &[]);
@@ -205,10 +205,7 @@ fn the_host_is_a_few_launches_ahead_of_the_gpu() {
 
 #[test]
 fn weights_on_their_way_do_not_meet_those_of_the_next_request() {
-    if !testing::turn(
-        "weights_on_their_way_do_not_meet_those_of_the_next_request",
-        3,
-    ) {
+    if !testing::turn("weights_on_their_way_do_not_meet_those_of_the_next_request") {
         return;
     }
     const NODES: usize = 8;
@@ -232,7 +229,7 @@ fn weights_on_their_way_do_not_meet_those_of_the_next_request() {
 
 #[test]
 fn a_kernel_that_stays_leaves_the_rest_out() {
-    if !testing::turn("a_kernel_that_stays_leaves_the_rest_out", 5) {
+    if !testing::turn("a_kernel_that_stays_leaves_the_rest_out") {
         return;
     }
     for list in [vec![], vec![1, 0, 1, 1, 0, 1], vec![0, 1, 1, 1, 1, 1]] {
@@ -273,7 +270,7 @@ fn a_kernel_that_stays_leaves_the_rest_out() {
 
 #[test]
 fn the_first_request_of_a_kernel_can_be_called_off() {
-    if !testing::turn("the_first_request_of_a_kernel_can_be_called_off", 3) {
+    if !testing::turn("the_first_request_of_a_kernel_can_be_called_off") {
         return;
     }
     // Nothing was ever written to its memory: what is left out must not be read either, which the

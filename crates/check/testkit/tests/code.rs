@@ -351,7 +351,7 @@ fn estimates_hold(off: &Registers, every: bool, share: Share) {
 
 #[test]
 fn every_kernel_of_these_models_is_what_it_says() {
-    if !testing::turn("every_kernel_of_these_models_is_what_it_says", 3) {
+    if !testing::turn("every_kernel_of_these_models_is_what_it_says") {
         return;
     }
     let (ptxas, nvdisasm) = match (tool("ptxas"), tool("nvdisasm")) {

@@ -59,7 +59,7 @@ fn little() -> Model {
 
 #[test]
 fn steps_go_to_the_other_device_beside_traffic() {
-    if !testing::turn("steps_go_to_the_other_device_beside_traffic", 5) {
+    if !testing::turn("steps_go_to_the_other_device_beside_traffic") {
         return;
     }
     let engine = engine_on("cpu+emulated:a100", None, None, Some(promised())).expect("two devices");

@@ -162,7 +162,7 @@ fn doubles(n: usize) -> Model {
 
 #[test]
 fn values_of_many_pieces_come_and_go_whole() {
-    if !testing::turn("values_of_many_pieces_come_and_go_whole", 3) {
+    if !testing::turn("values_of_many_pieces_come_and_go_whole") {
         return;
     }
     // More than each of the threads that copy has one of, and a piece that is not full.

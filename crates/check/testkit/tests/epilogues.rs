@@ -149,7 +149,7 @@ fn planned(graph: &Graph, name: &str, arch: &str) -> TileProgram {
 
 #[test]
 fn any_function_follows_a_product_on_tensor_cores() {
-    if !testing::turn("any_function_follows_a_product_on_tensor_cores", 5) {
+    if !testing::turn("any_function_follows_a_product_on_tensor_cores") {
         return;
     }
     let tool = tool("ptxas");

@@ -8,7 +8,7 @@ const SWAPS: usize = 1000;
 
 #[test]
 fn a_thousand_swaps_under_load() {
-    if !testing::turn("a_thousand_swaps_under_load", 3) {
+    if !testing::turn("a_thousand_swaps_under_load") {
         return;
     }
     let model = zoo::find("digits_cnn").expect("digits_cnn is bundled");

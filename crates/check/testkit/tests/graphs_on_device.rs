@@ -132,10 +132,7 @@ fn a_plan_that_follows_another_has_graphs_of_its_own() {
 
 #[test]
 fn a_request_that_is_called_off_leaves_the_graphs_behind_it_out() {
-    if !testing::turn(
-        "a_request_that_is_called_off_leaves_the_graphs_behind_it_out",
-        3,
-    ) {
+    if !testing::turn("a_request_that_is_called_off_leaves_the_graphs_behind_it_out") {
         return;
     }
     const NODES: usize = 160;
@@ -217,7 +214,7 @@ fn constants(dtype: DType, precision: Precision) -> Model {
 /// of what is not written yet, and the bits are those of launches one after the other.
 #[test]
 fn weights_are_copied_before_the_kernels_before_are_over() {
-    if !testing::turn("weights_are_copied_before_the_kernels_before_are_over", 3) {
+    if !testing::turn("weights_are_copied_before_the_kernels_before_are_over") {
         return;
     }
     let exact = Precision::default();

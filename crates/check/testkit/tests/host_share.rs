@@ -94,7 +94,7 @@ impl Count {
 
 #[test]
 fn host_steps_are_few_and_known() {
-    if !testing::turn("host_steps_are_few_and_known", 3) {
+    if !testing::turn("host_steps_are_few_and_known") {
         return;
     }
     let dir = tempfile::tempdir().expect("folder");

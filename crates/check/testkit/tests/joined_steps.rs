@@ -163,7 +163,7 @@ fn agrees(model: &Model, x: &Tensor, got: &[f32]) {
 /// One launch holds a sum of parts, or a single task, with what it reads; with a clock every step has its own.
 #[test]
 fn they_give_the_bits_of_launches_of_their_own() {
-    if !testing::turn("they_give_the_bits_of_launches_of_their_own", 3) {
+    if !testing::turn("they_give_the_bits_of_launches_of_their_own") {
         return;
     }
     let mut all = 0;
@@ -198,7 +198,7 @@ fn they_give_the_bits_of_launches_of_their_own() {
 /// Words for arrivals are zeros again behind every launch, also where sizes change from request to request.
 #[test]
 fn sizes_may_change_from_request_to_request() {
-    if !testing::turn("sizes_may_change_from_request_to_request", 3) {
+    if !testing::turn("sizes_may_change_from_request_to_request") {
         return;
     }
     let make = || model(Dim::sym("rows"), 40, (1024, 512));

@@ -142,7 +142,7 @@ fn of_model(name: &str, planners: &[Planner]) -> Vec<Known> {
 
 #[test]
 fn kernels_of_models_and_their_plans_are_read_back() {
-    if !testing::turn("kernels_of_models_and_their_plans_are_read_back", 3) {
+    if !testing::turn("kernels_of_models_and_their_plans_are_read_back") {
         return;
     }
     let share = Share::of_run(24);
@@ -176,7 +176,7 @@ fn kernels_of_models_and_their_plans_are_read_back() {
 
 #[test]
 fn kernels_of_random_plans_are_read_back() {
-    if !testing::turn("kernels_of_random_plans_are_read_back", 3) {
+    if !testing::turn("kernels_of_random_plans_are_read_back") {
         return;
     }
     let seeds = match std::env::var("SHOPFLOOR_SEED").map(|s| s.parse::<u64>()) {

@@ -131,7 +131,7 @@ fn copied(plan: &Plan) -> Option<(String, bool)> {
 /// put in a row. Nothing is spilled but, beside sums of parts, addresses that are needed behind the loop.
 #[test]
 fn warps_that_copy_are_assembled_to_hoppers_instructions() {
-    if !testing::turn("warps_that_copy_are_assembled_to_hoppers_instructions", 3) {
+    if !testing::turn("warps_that_copy_are_assembled_to_hoppers_instructions") {
         return;
     }
     let bf16 = [(2, false), (3, true)].map(|(stage, walks)| {

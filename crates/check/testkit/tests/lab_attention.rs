@@ -58,7 +58,7 @@ fn predicted(plan: &Plan) -> f64 {
 /// products that read weights from registers, without spills, none of which waits for another.
 #[test]
 fn attention_is_planned_for_warpgroups() {
-    if !testing::turn("attention_is_planned_for_warpgroups", 3) {
+    if !testing::turn("attention_is_planned_for_warpgroups") {
         return;
     }
     let mut wrong = String::new();

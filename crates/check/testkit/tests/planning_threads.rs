@@ -7,7 +7,7 @@ use shopfloor::{Model, ModelOptions};
 
 #[test]
 fn one_thread_and_several_plan_the_same() {
-    if !testing::turn("one_thread_and_several_plan_the_same", 3) {
+    if !testing::turn("one_thread_and_several_plan_the_same") {
         return;
     }
     let path = concat!(

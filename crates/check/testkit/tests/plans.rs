@@ -164,7 +164,7 @@ fn plans_of_another_model_are_refused() {
 /// How planning grows with the number of nodes is measured by `cargo xtask scale`.
 #[test]
 fn models_of_many_nodes_are_planned() {
-    if !testing::turn("models_of_many_nodes_are_planned", 5) {
+    if !testing::turn("models_of_many_nodes_are_planned") {
         return;
     }
     for kind in testkit::scale::KINDS {

@@ -133,7 +133,7 @@ fn products_in_tf32_are_right_in_the_mean() {
 
 #[test]
 fn matrix_units_multiply_as_exactly_as_was_asked_for() {
-    if !testing::turn("matrix_units_multiply_as_exactly_as_was_asked_for", 3) {
+    if !testing::turn("matrix_units_multiply_as_exactly_as_was_asked_for") {
         return;
     }
     let graph = product();

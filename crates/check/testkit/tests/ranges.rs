@@ -173,7 +173,7 @@ fn copied_once(plan: &plan::Plan) -> Result<(), String> {
 
 #[test]
 fn every_model_is_planned_for_gpus() {
-    if !testing::turn("every_model_is_planned_for_gpus", 3) {
+    if !testing::turn("every_model_is_planned_for_gpus") {
         return;
     }
     let dir = tempfile::tempdir().expect("folder");
@@ -244,7 +244,7 @@ fn arenas(plan: &plan::Plan) -> (u64, u64) {
 
 #[test]
 fn arenas_are_little_more_than_what_lives_at_once() {
-    if !testing::turn("arenas_are_little_more_than_what_lives_at_once", 3) {
+    if !testing::turn("arenas_are_little_more_than_what_lives_at_once") {
         return;
     }
     let dir = tempfile::tempdir().expect("folder");

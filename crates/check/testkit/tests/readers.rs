@@ -23,7 +23,7 @@ fn there_is_a_target_per_reader() {
 /// Every reader takes its own seeds, and a few damaged copies do no harm.
 #[test]
 fn seeds_are_sound_and_damage_is_harmless() {
-    if !testing::turn("seeds_are_sound_and_damage_is_harmless", 3) {
+    if !testing::turn("seeds_are_sound_and_damage_is_harmless") {
         return;
     }
     let bench = Bench::new().unwrap();

@@ -279,7 +279,7 @@ fn layers_agree_with_the_oracle() {
 
 #[test]
 fn tile_programs_agree_with_the_oracle() {
-    if !testing::turn("tile_programs_agree_with_the_oracle", 5) {
+    if !testing::turn("tile_programs_agree_with_the_oracle") {
         return;
     }
     let cpu_planner = {
@@ -326,7 +326,7 @@ fn tile_programs_agree_with_the_oracle() {
 /// over what the gates let through, lie in one kernel without an order between its positions.
 #[test]
 fn a_gru_of_one_position_has_a_schedule_on_gpus() {
-    if !testing::turn("a_gru_of_one_position_has_a_schedule_on_gpus", 5) {
+    if !testing::turn("a_gru_of_one_position_has_a_schedule_on_gpus") {
         return;
     }
     let machine = machines::find("h100").unwrap();

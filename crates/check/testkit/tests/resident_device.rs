@@ -52,7 +52,7 @@ const RESIDENT: Way = ("emulated:a100,sms=3,checks", Launch::Resident);
 
 #[test]
 fn a_model_gives_the_same_bits_resident_and_step_by_step() {
-    if !testing::turn("a_model_gives_the_same_bits_resident_and_step_by_step", 3) {
+    if !testing::turn("a_model_gives_the_same_bits_resident_and_step_by_step") {
         return;
     }
     let all = given("digits_cnn");
@@ -143,7 +143,7 @@ fn if_branches() {
 
 #[test]
 fn silero_vad() {
-    if !testing::turn("emulated: silero_vad", 3) {
+    if !testing::turn("emulated: silero_vad") {
         return;
     }
     same("silero_vad");

@@ -159,7 +159,7 @@ fn a_request_makes_no_call_of_the_driver() {
 
 #[test]
 fn more_requests_than_entries_wait_for_their_turn() {
-    if !testing::turn("more_requests_than_entries_wait_for_their_turn", 3) {
+    if !testing::turn("more_requests_than_entries_wait_for_their_turn") {
         return;
     }
     let b = bench(true, LONG);
@@ -212,7 +212,7 @@ fn plans_take_turns_without_loading_anything() {
 
 #[test]
 fn engines_of_one_gpu_make_room_for_each_other() {
-    if !testing::turn("engines_of_one_gpu_make_room_for_each_other", 5) {
+    if !testing::turn("engines_of_one_gpu_make_room_for_each_other") {
         return;
     }
     // On a real GPU all of a process share its primary context: what one asks of the driver waits for a
@@ -257,10 +257,7 @@ fn a_failed_task_is_its_requests_error_and_others_go_on() {
 
 #[test]
 fn a_hang_shows_what_every_worker_does_and_the_next_request_works() {
-    if !testing::turn(
-        "a_hang_shows_what_every_worker_does_and_the_next_request_works",
-        3,
-    ) {
+    if !testing::turn("a_hang_shows_what_every_worker_does_and_the_next_request_works") {
         return;
     }
     let b = bench(true, Duration::from_millis(400));
@@ -330,7 +327,7 @@ fn shared(resident: bool, list: &[u32]) -> Bench {
 
 #[test]
 fn steps_of_the_host_come_between_stretches_of_the_kernels() {
-    if !testing::turn("steps_of_the_host_come_between_stretches_of_the_kernels", 5) {
+    if !testing::turn("steps_of_the_host_come_between_stretches_of_the_kernels") {
         return;
     }
     for (list, picks) in [
@@ -369,7 +366,7 @@ fn steps_of_the_host_come_between_stretches_of_the_kernels() {
 
 #[test]
 fn workers_tell_the_time_of_requests_with_a_timeline() {
-    if !testing::turn("workers_tell_the_time_of_requests_with_a_timeline", 3) {
+    if !testing::turn("workers_tell_the_time_of_requests_with_a_timeline") {
         return;
     }
     for list in [[1, 1, 1, 1], [1, 0, 1, 1]] {

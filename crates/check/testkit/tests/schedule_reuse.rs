@@ -22,7 +22,7 @@ const MODELS: &[&str] = &[
 
 #[test]
 fn a_plan_beside_another_is_nearly_as_good_as_one_alone() {
-    if !testing::turn("a_plan_beside_another_is_nearly_as_good_as_one_alone", 3) {
+    if !testing::turn("a_plan_beside_another_is_nearly_as_good_as_one_alone") {
         return;
     }
     let machine = machine::lookup("zen5-2core").expect("a machine of the catalog");

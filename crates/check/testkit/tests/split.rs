@@ -111,7 +111,7 @@ const GPUS: [(&str, &str); 3] = [("t4", "sm_75"), ("a100", "sm_80"), ("h100", "s
 
 #[test]
 fn a_skinny_product_is_cut_along_its_sum() {
-    if !testing::turn("a_skinny_product_is_cut_along_its_sum", 3) {
+    if !testing::turn("a_skinny_product_is_cut_along_its_sum") {
         return;
     }
     // A type and rows for each GPU in turns: every launch is executed thread by thread.

@@ -279,7 +279,7 @@ fn parts_of_the_keys_come_to_the_whole() {
 /// `SHOPFLOOR_SEED` runs one.
 #[test]
 fn random_attentions_of_few_queries_agree() {
-    if !testing::turn("random_attentions_of_few_queries_agree", 3) {
+    if !testing::turn("random_attentions_of_few_queries_agree") {
         return;
     }
     let seeds = match std::env::var("SHOPFLOOR_SEED").map(|s| s.parse::<u64>()) {

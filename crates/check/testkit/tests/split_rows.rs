@@ -192,7 +192,7 @@ fn norms_of_few_rows_come_to_the_whole() {
 /// `SHOPFLOOR_SEED` runs one.
 #[test]
 fn random_rows_agree() {
-    if !testing::turn("random_rows_agree", 3) {
+    if !testing::turn("random_rows_agree") {
         return;
     }
     let seeds = match std::env::var("SHOPFLOOR_SEED").map(|s| s.parse::<u64>()) {

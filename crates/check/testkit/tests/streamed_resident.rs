@@ -129,10 +129,7 @@ fn whole(of: &[usize], list: &[u32]) -> (u64, Vec<Vec<u8>>) {
 
 #[test]
 fn the_same_bits_as_step_by_step_without_a_call_of_the_driver() {
-    if !testing::turn(
-        "the_same_bits_as_step_by_step_without_a_call_of_the_driver",
-        3,
-    ) {
+    if !testing::turn("the_same_bits_as_step_by_step_without_a_call_of_the_driver") {
         return;
     }
     let seed = 0x5f3a_11c7;
@@ -182,10 +179,7 @@ fn the_same_bits_as_step_by_step_without_a_call_of_the_driver() {
 
 #[test]
 fn weights_on_their_way_are_in_the_timeline_and_requests_take_turns() {
-    if !testing::turn(
-        "weights_on_their_way_are_in_the_timeline_and_requests_take_turns",
-        3,
-    ) {
+    if !testing::turn("weights_on_their_way_are_in_the_timeline_and_requests_take_turns") {
         return;
     }
     let of: Vec<usize> = (0..6).collect();
@@ -214,7 +208,7 @@ fn weights_on_their_way_are_in_the_timeline_and_requests_take_turns() {
 
 #[test]
 fn what_is_called_off_leaves_no_weight_behind() {
-    if !testing::turn("what_is_called_off_leaves_no_weight_behind", 3) {
+    if !testing::turn("what_is_called_off_leaves_no_weight_behind") {
         return;
     }
     let of: Vec<usize> = (0..6).collect();
@@ -245,10 +239,7 @@ fn what_is_called_off_leaves_no_weight_behind() {
 
 #[test]
 fn whatever_streams_step_by_step_runs_where_a_kernel_was_to_stay() {
-    if !testing::turn(
-        "whatever_streams_step_by_step_runs_where_a_kernel_was_to_stay",
-        3,
-    ) {
+    if !testing::turn("whatever_streams_step_by_step_runs_where_a_kernel_was_to_stay") {
         return;
     }
     let of: Vec<usize> = (0..4).collect();

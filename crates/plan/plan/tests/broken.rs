@@ -743,7 +743,7 @@ impl TileMade {
 
 #[test]
 fn broken_plans_are_refused() {
-    if !testing::turn("broken_plans_are_refused", 3) {
+    if !testing::turn("broken_plans_are_refused") {
         return;
     }
     let originals = good();

@@ -80,7 +80,7 @@ fn published_constants_reach_what_is_stated() {
 
 #[test]
 fn a_gpu_that_was_left_out_is_reached_too() {
-    if !testing::turn("a_gpu_that_was_left_out_is_reached_too", 5) {
+    if !testing::turn("a_gpu_that_was_left_out_is_reached_too") {
         return;
     }
     let Some(files) = files("a_gpu_that_was_left_out_is_reached_too") else {

@@ -16,7 +16,7 @@ fn whole() -> String {
 
 #[test]
 fn pages_open_without_errors_at_both_widths() {
-    if !testing::turn("pages_open_without_errors_at_both_widths", 3) {
+    if !testing::turn("pages_open_without_errors_at_both_widths") {
         return;
     }
     let plan = plan();
@@ -58,7 +58,7 @@ fn pages_open_without_errors_at_both_widths() {
 
 #[test]
 fn tables_sort_and_filter() {
-    if !testing::turn("tables_sort_and_filter", 3) {
+    if !testing::turn("tables_sort_and_filter") {
         return;
     }
     let script = "const th = (n) => $$('#steps th').find((t) => t.textContent === n), first = () => $$('#steps tbody tr').map((t) => t.dataset.s).join(' ');
@@ -99,7 +99,7 @@ fn tables_sort_and_filter() {
 
 #[test]
 fn everything_works_by_keyboard() {
-    if !testing::turn("report: everything_works_by_keyboard", 3) {
+    if !testing::turn("report: everything_works_by_keyboard") {
         return;
     }
     let script = "const row = $('#steps tbody tr'); row.focus(); key(row, 'ArrowDown');
@@ -144,7 +144,7 @@ fn everything_works_by_keyboard() {
 
 #[test]
 fn a_model_injects_nothing() {
-    if !testing::turn("report: a_model_injects_nothing", 3) {
+    if !testing::turn("report: a_model_injects_nothing") {
         return;
     }
     let plan = hostile();
@@ -171,7 +171,7 @@ fn a_model_injects_nothing() {
 
 #[test]
 fn nothing_moves_when_something_is_chosen() {
-    if !testing::turn("nothing_moves_when_something_is_chosen", 3) {
+    if !testing::turn("nothing_moves_when_something_is_chosen") {
         return;
     }
     let script = "const at = () => $$('section, section h2, #steps table').map((s) => Math.round(s.getBoundingClientRect().top + scrollY)).join(' ');
@@ -201,7 +201,7 @@ fn nothing_moves_when_something_is_chosen() {
 
 #[test]
 fn a_thousand_steps_open() {
-    if !testing::turn("a_thousand_steps_open", 5) {
+    if !testing::turn("a_thousand_steps_open") {
         return;
     }
     let plan = large(1000);

@@ -158,7 +158,7 @@ fn names_stay_names() {
 
 #[test]
 fn a_thousand_steps_fit() {
-    if !testing::turn("a_thousand_steps_fit", 3) {
+    if !testing::turn("a_thousand_steps_fit") {
         return;
     }
     let plan = large(1000);

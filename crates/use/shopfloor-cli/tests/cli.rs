@@ -369,7 +369,7 @@ fn memory_stays_within_what_the_plan_states() {
 
 #[test]
 fn fixed_cost_is_measured_beside_the_ping_pong() {
-    if !testing::turn("fixed_cost_is_measured_beside_the_ping_pong", 3) {
+    if !testing::turn("fixed_cost_is_measured_beside_the_ping_pong") {
         return;
     }
     let v = json(&["bench", "--demo", "fixed-cost", "--threads", "1"]);

@@ -15,10 +15,7 @@ fn model(file: &str) -> String {
 
 #[test]
 fn a_bundled_model_runs_profiles_and_plans_on_emulated_gpus() {
-    if !testing::turn(
-        "a_bundled_model_runs_profiles_and_plans_on_emulated_gpus",
-        3,
-    ) {
+    if !testing::turn("a_bundled_model_runs_profiles_and_plans_on_emulated_gpus") {
         return;
     }
     let (onnx, inputs, outputs) = (
@@ -288,7 +285,7 @@ fn too_wide(page: &str) -> Vec<&str> {
 
 #[test]
 fn bench_tells_emulated_time_and_compares_the_two_ways() {
-    if !testing::turn("bench_tells_emulated_time_and_compares_the_two_ways", 5) {
+    if !testing::turn("bench_tells_emulated_time_and_compares_the_two_ways") {
         return;
     }
     let onnx = model("model.onnx");
@@ -345,7 +342,7 @@ fn bench_tells_emulated_time_and_compares_the_two_ways() {
 
 #[test]
 fn the_textbook_case_is_shown_both_ways() {
-    if !testing::turn("the_textbook_case_is_shown_both_ways", 5) {
+    if !testing::turn("the_textbook_case_is_shown_both_ways") {
         return;
     }
     let out = shopfloor(&["bench", "--demo", "launch", "--on", "emulated:h100,sms=2"]);

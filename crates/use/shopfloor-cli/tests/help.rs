@@ -218,7 +218,7 @@ fn what_does_nothing_is_refused_by_name() {
 
 #[test]
 fn machines_are_planned_for_with_the_same_options() {
-    if !testing::turn("machines_are_planned_for_with_the_same_options", 3) {
+    if !testing::turn("machines_are_planned_for_with_the_same_options") {
         return;
     }
     let model = root()
@@ -294,7 +294,7 @@ fn one_step_is_explained() {
 
 #[test]
 fn what_emit_writes_emulate_runs() {
-    if !testing::turn("what_emit_writes_emulate_runs", 3) {
+    if !testing::turn("what_emit_writes_emulate_runs") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

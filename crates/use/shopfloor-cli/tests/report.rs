@@ -97,7 +97,7 @@ fn a_plan_as_a_page_says_what_plan_says() {
 
 #[test]
 fn a_profile_as_a_page_and_two_side_by_side() {
-    if !testing::turn("a_profile_as_a_page_and_two_side_by_side", 3) {
+    if !testing::turn("a_profile_as_a_page_and_two_side_by_side") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

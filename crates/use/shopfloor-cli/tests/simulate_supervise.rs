@@ -18,7 +18,7 @@ fn model() -> String {
 
 #[test]
 fn a_scenario_is_simulated_and_its_log_replays() {
-    if !testing::turn("a_scenario_is_simulated_and_its_log_replays", 3) {
+    if !testing::turn("a_scenario_is_simulated_and_its_log_replays") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -61,7 +61,7 @@ fn a_scenario_is_simulated_and_its_log_replays() {
 
 #[test]
 fn models_under_load_are_supervised_and_the_log_replays() {
-    if !testing::turn("models_under_load_are_supervised_and_the_log_replays", 3) {
+    if !testing::turn("models_under_load_are_supervised_and_the_log_replays") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

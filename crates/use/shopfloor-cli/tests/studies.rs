@@ -18,7 +18,7 @@ fn f(v: &Value) -> f64 {
 
 #[test]
 fn one_model_over_machines() {
-    if !testing::turn("one_model_over_machines", 5) {
+    if !testing::turn("one_model_over_machines") {
         return;
     }
     let m = model("digits_cnn");
@@ -141,7 +141,7 @@ fn machines_are_found_before_models() {
 
 #[test]
 fn what_a_change_buys() {
-    if !testing::turn("what_a_change_buys", 5) {
+    if !testing::turn("what_a_change_buys") {
         return;
     }
     let m = model("ppocr_rec");
@@ -242,7 +242,7 @@ fn what_a_change_buys() {
 
 #[test]
 fn advice_is_ranked_and_holds() {
-    if !testing::turn("advice_is_ranked_and_holds", 3) {
+    if !testing::turn("advice_is_ranked_and_holds") {
         return;
     }
     let m = model("digits_cnn");
@@ -325,7 +325,7 @@ fn parts(plan: &Value) -> (f64, f64) {
 /// A model whose time is in the branches of an `If`: the costlier one counts, in every prediction alike.
 #[test]
 fn branches_count() {
-    if !testing::turn("branches_count", 5) {
+    if !testing::turn("branches_count") {
         return;
     }
     let m = model("silero_vad");

@@ -71,7 +71,7 @@ fn a_second_session_finds_what_the_first_left() {
 
 #[test]
 fn damage_is_noticed_and_mended() {
-    if !testing::turn("damage_is_noticed_and_mended", 3) {
+    if !testing::turn("damage_is_noticed_and_mended") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -45,7 +45,7 @@ fn model() -> Model {
 #[test]
 #[cfg(target_os = "linux")]
 fn random_shapes_leave_memory_flat() {
-    if !testing::turn("random_shapes_leave_memory_flat", 5) {
+    if !testing::turn("random_shapes_leave_memory_flat") {
         return;
     }
     let session = Session::builder().with_threads(2).commit(model()).unwrap();

@@ -170,7 +170,7 @@ fn sizes_that_vary_get_plans_for_ranges() {
 /// planned for, then and later.
 #[test]
 fn a_range_that_does_not_fit_is_not_needed() {
-    if !testing::turn("a_range_that_does_not_fit_is_not_needed", 3) {
+    if !testing::turn("a_range_that_does_not_fit_is_not_needed") {
         return;
     }
     let with = |bytes: u64| of(builder().with_memory_limit(bytes));

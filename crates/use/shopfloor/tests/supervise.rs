@@ -544,7 +544,7 @@ fn writes(plan: &VerifiedPlan, name: &str) -> kernel::Access {
 /// build to say, and it is promoted or left again.
 #[test]
 fn another_layout_is_tried_beside_traffic() {
-    if !testing::turn("another_layout_is_tried_beside_traffic", 5) {
+    if !testing::turn("another_layout_is_tried_beside_traffic") {
         return;
     }
     let model = common::pooled(16, 2, 64);

@@ -12,7 +12,7 @@ fn folder() -> PathBuf {
 /// Logs of one run replay to its decisions, and a second run is the same.
 #[test]
 fn plans_in_virtual_time() {
-    if !testing::turn("plans_in_virtual_time", 3) {
+    if !testing::turn("plans_in_virtual_time") {
         return;
     }
     let path = folder().join("planned.toml");
@@ -55,7 +55,7 @@ fn files_that_are_none_are_errors() {
 /// A GPU that is not what its file says: the supervisor finds that its steps belong to the CPU.
 #[test]
 fn another_device_where_the_file_of_one_promises_too_much() {
-    if !testing::turn("another_device_where_the_file_of_one_promises_too_much", 5) {
+    if !testing::turn("another_device_where_the_file_of_one_promises_too_much") {
         return;
     }
     let path = folder().join("pair.toml");

@@ -275,7 +275,7 @@ fn compare(name: &str, tied: f64, cases: &[Case]) {
 
 #[test]
 fn cycles_beside_predictions() {
-    if !testing::turn("cycles_beside_predictions", 3) {
+    if !testing::turn("cycles_beside_predictions") {
         return;
     }
     let cases: [Case; 9] = [
@@ -296,7 +296,7 @@ fn cycles_beside_predictions() {
 
 #[test]
 fn cycles_of_products_in_parts_beside_predictions() {
-    if !testing::turn("cycles_of_products_in_parts_beside_predictions", 5) {
+    if !testing::turn("cycles_of_products_in_parts_beside_predictions") {
         return;
     }
     let cases: [Case; 6] = [
@@ -315,7 +315,7 @@ fn cycles_of_products_in_parts_beside_predictions() {
 /// last wave is counted, and what one SM of a slice may have of the whole's bandwidth.
 #[test]
 fn cycles_beside_predictions_elsewhere() {
-    if !testing::turn("cycles_beside_predictions_elsewhere", 5) {
+    if !testing::turn("cycles_beside_predictions_elsewhere") {
         return;
     }
     let cases: [Case; 11] = [

@@ -49,10 +49,7 @@ fn plan_of(m: &Model, machine: &str) -> shopfloor::Plan {
 
 #[test]
 fn figures_are_those_of_plan_calculators_emitter_and_emulator() {
-    if !testing::turn(
-        "figures_are_those_of_plan_calculators_emitter_and_emulator",
-        3,
-    ) {
+    if !testing::turn("figures_are_those_of_plan_calculators_emitter_and_emulator") {
         return;
     }
     for (machine, n) in [("a100", 8192), ("h100", 4096), ("t4", 1024)] {
@@ -226,7 +223,7 @@ fn what_is_too_large_to_time_is_told_by_littles_law() {
 
 #[test]
 fn captions_name_figures_that_are_there() {
-    if !testing::turn("captions_name_figures_that_are_there", 3) {
+    if !testing::turn("captions_name_figures_that_are_there") {
         return;
     }
     let mut walks = vec![tour(&on("a100")).unwrap()];
@@ -288,7 +285,7 @@ fn captions_name_figures_that_are_there() {
 
 #[test]
 fn the_same_walk_twice_has_the_same_bytes() {
-    if !testing::turn("the_same_walk_twice_has_the_same_bytes", 3) {
+    if !testing::turn("the_same_walk_twice_has_the_same_bytes") {
         return;
     }
     let of = || tour(&on("a100")).unwrap();

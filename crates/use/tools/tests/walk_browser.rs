@@ -36,7 +36,7 @@ fn cpu() -> Walk {
 
 #[test]
 fn every_scene_opens_without_errors_at_both_widths() {
-    if !testing::turn("every_scene_opens_without_errors_at_both_widths", 3) {
+    if !testing::turn("every_scene_opens_without_errors_at_both_widths") {
         return;
     }
     let script = "const bad = []; const size = () => { const r = $('#controls').getBoundingClientRect(); return Math.round(r.top + scrollY) + ' ' + document.documentElement.scrollWidth; };
@@ -72,7 +72,7 @@ fn every_scene_opens_without_errors_at_both_widths() {
 
 #[test]
 fn it_plays_to_its_end() {
-    if !testing::turn("it_plays_to_its_end", 5) {
+    if !testing::turn("it_plays_to_its_end") {
         return;
     }
     let beats = gpu().scenes.iter().map(|s| s.beats.len()).sum::<usize>();
@@ -98,7 +98,7 @@ fn it_plays_to_its_end() {
 
 #[test]
 fn everything_works_by_keyboard() {
-    if !testing::turn("walk: everything_works_by_keyboard", 3) {
+    if !testing::turn("walk: everything_works_by_keyboard") {
         return;
     }
     let script = "const press = (k) => key(document.body, k); const out = []; const at = () => out.push(test.scene + ':' + test.beat);
@@ -128,7 +128,7 @@ fn everything_works_by_keyboard() {
 
 #[test]
 fn scenes_are_linked_to() {
-    if !testing::turn("scenes_are_linked_to", 5) {
+    if !testing::turn("scenes_are_linked_to") {
         return;
     }
     for s in &gpu().scenes {
@@ -156,7 +156,7 @@ fn scenes_are_linked_to() {
 
 #[test]
 fn pictures_show_what_was_counted() {
-    if !testing::turn("pictures_show_what_was_counted", 3) {
+    if !testing::turn("pictures_show_what_was_counted") {
         return;
     }
     let w = gpu();
@@ -188,7 +188,7 @@ fn pictures_show_what_was_counted() {
 
 #[test]
 fn a_cpus_lanes_are_drawn_onto_their_lines() {
-    if !testing::turn("a_cpus_lanes_are_drawn_onto_their_lines", 3) {
+    if !testing::turn("a_cpus_lanes_are_drawn_onto_their_lines") {
         return;
     }
     let w = cpu();
@@ -211,7 +211,7 @@ fn a_cpus_lanes_are_drawn_onto_their_lines() {
 
 #[test]
 fn reduced_motion_is_honoured() {
-    if !testing::turn("reduced_motion_is_honoured", 5) {
+    if !testing::turn("reduced_motion_is_honoured") {
         return;
     }
     let script = "const shape = () => $('#picture').innerHTML; $('nav a[href=\"#grid\"]').click(); key(document.body, 'ArrowRight');
@@ -231,7 +231,7 @@ fn reduced_motion_is_honoured() {
 
 #[test]
 fn a_model_injects_nothing() {
-    if !testing::turn("walk: a_model_injects_nothing", 3) {
+    if !testing::turn("walk: a_model_injects_nothing") {
         return;
     }
     // A model whose nodes and tensors are named to get at the page; names keep their lengths, so that the

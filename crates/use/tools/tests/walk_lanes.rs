@@ -276,7 +276,7 @@ fn every_family_names_the_functions_that_it_calls() {
 
 #[test]
 fn functions_are_shown_with_their_machine_code() {
-    if !testing::turn("functions_are_shown_with_their_machine_code", 3) {
+    if !testing::turn("functions_are_shown_with_their_machine_code") {
         return;
     }
     let here = cfg!(all(target_arch = "x86_64", target_os = "linux"));

@@ -281,7 +281,7 @@ fn nested(
 
 #[test]
 fn rounds_of_loops_in_each_other_have_one_limit() {
-    if !testing::turn("rounds_of_loops_in_each_other_have_one_limit", 3) {
+    if !testing::turn("rounds_of_loops_in_each_other_have_one_limit") {
         return;
     }
     // Below it each loop is lowered round by round, or as a loop once its ranks have settled.

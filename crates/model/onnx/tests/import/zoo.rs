@@ -174,7 +174,7 @@ fn the_first_models_import_with_the_shapes_of_their_references() {
 
 #[test]
 fn other_models_import_or_say_what_is_missing() {
-    if !testing::turn("other_models_import_or_say_what_is_missing", 3) {
+    if !testing::turn("other_models_import_or_say_what_is_missing") {
         return;
     }
     let Some(zoo) = zoo() else {

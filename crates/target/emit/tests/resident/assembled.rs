@@ -21,7 +21,7 @@ fn ptxas() -> Result<PathBuf, String> {
 
 #[test]
 fn resident_modules_are_assembled() {
-    if !testing::turn("resident_modules_are_assembled", 3) {
+    if !testing::turn("resident_modules_are_assembled") {
         return;
     }
     let tool = match ptxas() {

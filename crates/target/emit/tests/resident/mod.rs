@@ -154,7 +154,7 @@ fn step_by_step(model: &Model, input: &[u8], factor: &[u8]) -> Vec<u8> {
 
 #[test]
 fn requests_in_flight_give_the_bits_of_step_by_step() {
-    if !testing::turn("requests_in_flight_give_the_bits_of_step_by_step", 5) {
+    if !testing::turn("requests_in_flight_give_the_bits_of_step_by_step") {
         return;
     }
     for seed in shared_out(12) {
@@ -523,10 +523,8 @@ fn a_failed_task_is_that_requests_error() {
 
 #[test]
 fn a_request_that_is_called_off_leaves_the_rest_out_and_the_next_one_is_right() {
-    if !testing::turn(
-        "a_request_that_is_called_off_leaves_the_rest_out_and_the_next_one_is_right",
-        3,
-    ) {
+    if !testing::turn("a_request_that_is_called_off_leaves_the_rest_out_and_the_next_one_is_right")
+    {
         return;
     }
     let (mut early, mut left_out) = (0, 0);
@@ -677,7 +675,7 @@ fn broken_by(edits: &[(&str, &str)]) -> Vec<Finding> {
 
 #[test]
 fn broken_variants_are_found() {
-    if !testing::turn("broken_variants_are_found", 3) {
+    if !testing::turn("broken_variants_are_found") {
         return;
     }
     // No release before the counters.
