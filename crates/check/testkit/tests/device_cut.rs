@@ -7,7 +7,7 @@ use plan::{Allotment, Plan, PlanSegment, Planner as _};
 use planner::{Placement, PlanOptions, Planner};
 use shopfloor::{Machine, Model, ModelOptions, Session, Tensor, engine_on, inputs, machines};
 use shopfloor_tools::planview;
-use shopfloor_tools::targets::Planning;
+use shopfloor_tools::targets::{Machines, Planning};
 use std::sync::Arc;
 use tensor::WeightStore;
 use testkit::zoo;
@@ -80,7 +80,8 @@ fn large_and_small() -> Model {
 }
 
 fn cut(model: &Model, gpu: &Machine, dims: &DimBox) -> Plan {
-    planview::plan_cut(model, &host(), gpu, &Planning::default(), dims).expect("a plan")
+    let both = Machines::Pair(Box::new([host(), gpu.clone()]));
+    planview::plan_on(model, &both, &Planning::default(), dims).expect("a plan")
 }
 
 /// Devices of the steps of a model's nodes, copies left out.
@@ -168,7 +169,7 @@ fn bundled(name: &str, size: i64) -> (Model, DimBox) {
 
 #[test]
 fn no_cut_is_predicted_to_take_longer_than_a_device_alone() {
-    if !testing::turn("no_cut_is_predicted_to_take_longer_than_a_device_alone", 5) {
+    if !testing::turn("no_cut_is_predicted_to_take_longer_than_a_device_alone") {
         return;
     }
     let mut mixed = 0;
@@ -286,7 +287,7 @@ fn the_cut_of_a_model_is_right() {
 
 #[test]
 fn both_devices_run_their_steps() {
-    if !testing::turn("both_devices_run_their_steps", 5) {
+    if !testing::turn("both_devices_run_their_steps") {
         return;
     }
     let mut both = 0;

@@ -1,5 +1,5 @@
 //! Plans to look at, to save and to load.
-use crate::targets::{self, Planning};
+use crate::targets::{Machines, Planning};
 use layout::{Arrange, DimBox, Inserted};
 use machine::WayTime;
 use plan::{Allotment, Decisions, Plan, PlanSegment, Planner, StepWork};
@@ -266,22 +266,20 @@ pub fn whole_with(
     dims: &DimBox,
 ) -> Result<Whole, Error> {
     let devices = devices(machine, target)?;
-    plan_over(model, devices, planning, Placement::Last, dims, true)
+    plan_over(model, devices, planning, dims, true)
 }
 
-/// The plan of `model` cut between `host` and `machine`, as [`plan_cut`], and its control flow.
+/// The plan of `model` for `machines` and its control flow.
 ///
 /// # Errors
-/// As [`plan_for`].
-pub fn whole_cut(
+/// As [`plan_for`] and [`Machines::planned`].
+pub fn whole_on(
     model: &Model,
-    host: &Machine,
-    machine: &Machine,
+    machines: &Machines,
     planning: &Planning,
     dims: &DimBox,
 ) -> Result<Whole, Error> {
-    let devices = [host, machine].map(|m| (m.clone(), targets::ours(m)));
-    plan_over(model, devices.into(), planning, Placement::Cut, dims, true)
+    plan_over(model, machines.planned(planning)?, planning, dims, true)
 }
 
 /// The plan of `model` for a machine that need not be there. A GPU runs every kernel that its target
@@ -310,42 +308,34 @@ pub fn plan_with(
     dims: &DimBox,
 ) -> Result<Plan, Error> {
     let devices = devices(machine, target)?;
-    let whole = plan_over(model, devices, planning, Placement::Last, dims, false)?;
+    let whole = plan_over(model, devices, planning, dims, false)?;
     Ok(whole.plan)
 }
 
-/// `machine`, and before a GPU the CPU at hand.
+/// `machine` with another target than ours, and before a GPU the CPU at hand.
 fn devices(
     machine: &Machine,
     target: kernel::Target,
-) -> Result<Vec<(Machine, kernel::Target)>, Error> {
-    let own = (machine.clone(), target);
-    Ok(match machine.kind {
-        machine::MachineKind::Cpu => vec![own],
-        machine::MachineKind::Gpu => {
-            let host = shopfloor::machines::find("detected")?;
-            let target = targets::ours(&host);
-            vec![(host, target), own]
-        }
-    })
+) -> Result<(Vec<(Machine, kernel::Target)>, Placement), Error> {
+    let own = Machines::from(machine.clone());
+    let (mut devices, placement) = own.planned(&Planning::default())?;
+    if let Some(last) = devices.last_mut() {
+        last.1 = target;
+    }
+    Ok((devices, placement))
 }
 
-/// The plan of `model` cut between the CPU `host` and the GPU `machine`, neither of which need be there:
-/// each step where the predicted time of all is least, copies included.
+/// The plan of `model` for `machines`.
 ///
 /// # Errors
-/// As [`plan_for`].
-pub fn plan_cut(
+/// As [`plan_for`] and [`Machines::planned`].
+pub fn plan_on(
     model: &Model,
-    host: &Machine,
-    machine: &Machine,
+    machines: &Machines,
     planning: &Planning,
     dims: &DimBox,
 ) -> Result<Plan, Error> {
-    let devices = [host, machine].map(|m| (m.clone(), targets::ours(m)));
-    let devices = devices.into();
-    let whole = plan_over(model, devices, planning, Placement::Cut, dims, false)?;
-    Ok(whole.plan)
+    Ok(plan_over(model, machines.planned(planning)?, planning, dims, false)?.plan)
 }
 
 /// Whether `machine` runs `plan` by the way that it was made for.
@@ -376,9 +366,8 @@ pub fn took(session: &Session, asked: Launch) -> Result<(), Error> {
 /// control flow is planned as well.
 fn plan_over(
     model: &Model,
-    devices: Vec<(Machine, kernel::Target)>,
+    (devices, placement): (Vec<(Machine, kernel::Target)>, Placement),
     planning: &Planning,
-    placement: Placement,
     dims: &DimBox,
     inside: bool,
 ) -> Result<Whole, Error> {

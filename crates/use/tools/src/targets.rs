@@ -1,6 +1,106 @@
 //! Which code of ours a machine is planned with.
 use kernel::Target;
+use planner::Placement;
 use shopfloor::{Error, Goal, Isa, Launch, Machine};
+use std::path::Path;
+
+/// Whether `on` names a device that runs rather than a machine that is planned for.
+pub fn is_device(on: &str) -> bool {
+    on.split('+').all(|part| {
+        let kind = part.split(':').next().unwrap_or(part);
+        matches!(kind, "cpu" | "wgpu" | "cuda" | "emulated")
+    })
+}
+
+/// What a plan is for and need not be there.
+#[derive(Clone, Debug)]
+pub enum Machines {
+    /// A machine; host operators of a GPU's plan run on the CPU at hand.
+    One(Box<Machine>),
+    /// A CPU and a GPU: each step is where the predicted time of all is least, copies included.
+    Pair(Box<[Machine; 2]>),
+}
+
+impl Machines {
+    /// The machine that `on` names ([`shopfloor::machines::find`]), or the two of `cpu+h100`.
+    ///
+    /// # Errors
+    /// There is no such machine, or the two are no CPU with a GPU.
+    pub fn named(on: &str) -> Result<Machines, Error> {
+        let find = shopfloor::machines::find;
+        let Some((host, gpu)) = on.split_once('+').filter(|_| !Path::new(on).exists()) else {
+            return Ok(find(on)?.into());
+        };
+        let both = [find(host)?, find(gpu)?];
+        match both[0].is_gpu() || !both[1].is_gpu() {
+            false => Ok(Machines::Pair(both.into())),
+            true => Err(Error::Usage(format!(
+                "'{on}' is no CPU with a GPU; name the CPU first, such as cpu+h100"
+            ))),
+        }
+    }
+
+    /// All that were named, the GPU last.
+    pub fn all(&self) -> &[Machine] {
+        match self {
+            Machines::One(m) => std::slice::from_ref(m),
+            Machines::Pair(both) => &both[..],
+        }
+    }
+
+    /// The machine, of two the GPU.
+    pub fn last(&self) -> &Machine {
+        match self {
+            Machines::One(m) => m,
+            Machines::Pair(both) => &both[1],
+        }
+    }
+
+    /// The machine of each device of a plan: before a GPU the CPU named, else the one at hand.
+    ///
+    /// # Errors
+    /// The CPU at hand cannot be described.
+    pub fn devices(&self) -> Result<Vec<Machine>, Error> {
+        Ok(match self {
+            Machines::One(m) if m.is_gpu() => {
+                vec![shopfloor::machines::find("detected")?, (**m).clone()]
+            }
+            _ => self.all().to_vec(),
+        })
+    }
+
+    /// The devices of a plan with the code that each runs, and how steps are placed on them.
+    ///
+    /// # Errors
+    /// As [`Machines::devices`] and [`Planning::target`]; another's kernels or an instruction set for two machines.
+    pub fn planned(
+        &self,
+        planning: &Planning,
+    ) -> Result<(Vec<(Machine, Target)>, Placement), Error> {
+        let two = matches!(self, Machines::Pair(_));
+        let only = [
+            (planning.isa.is_some(), "--isa"),
+            (planning.kernels == Kernels::Vendor, "--kernels vendor"),
+        ];
+        if let Some((_, option)) = only.iter().find(|o| two && o.0) {
+            return Err(Error::Usage(format!(
+                "{option} does nothing for a plan cut between two machines; leave it out"
+            )));
+        }
+        let mut devices: Vec<_> = self.devices()?.into_iter().map(|m| (ours(&m), m)).collect();
+        if let Some((target, machine)) = devices.last_mut() {
+            *target = planning.target(machine)?;
+        }
+        let devices = devices.into_iter().map(|(t, m)| (m, t)).collect();
+        Ok((devices, if two { Placement::Cut } else { Placement::Last }))
+    }
+}
+
+impl From<Machine> for Machines {
+    fn from(m: Machine) -> Machines {
+        Machines::One(Box::new(m))
+    }
+}
 
 /// Whose kernels a machine is planned with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use clap::Args;
 use shopfloor::{Goal, Isa, Launch, Machine, Session, SessionBuilder, machines};
 use shopfloor_tools::planview;
 use shopfloor_tools::report::units;
-use shopfloor_tools::targets::{Kernels, Planning};
+use shopfloor_tools::targets::{Kernels, Machines, Planning, is_device};
 use std::sync::Once;
 
 fn isa(text: &str) -> Result<Isa, String> {
@@ -104,22 +104,12 @@ pub struct EngineArgs {
     pub no_streaming: bool,
 }
 
-/// Whether `on` names a device that runs rather than a machine that is planned for.
-pub fn is_device(on: &str) -> bool {
-    on.split('+').all(|part| {
-        let kind = part.split(':').next().unwrap_or(part);
-        matches!(kind, "cpu" | "wgpu" | "cuda" | "emulated")
-    })
-}
-
 /// What a plan is for.
 pub enum Place {
     /// A device that runs, which is asked for its plan.
     Device,
-    /// A machine that is planned for and need not be here.
-    Machine(Box<Machine>),
-    /// A CPU and a GPU that need not be here, between which a plan is cut.
-    Pair(Box<(Machine, Machine)>),
+    /// What is planned for and need not be here.
+    Machines(Machines),
 }
 
 /// Refuses the options that were given, each with its name, since they do nothing for `what`.
@@ -198,7 +188,7 @@ impl EngineArgs {
         }
         if let Some(t) = self.threads {
             let described = self.machine.as_deref().map(machines::find).transpose()?;
-            self.tell_threads(described.as_ref().as_slice())?;
+            self.tell_threads(described.as_slice())?;
             b = b.with_threads(t as usize);
         }
         if let Some(m) = self.memory {
@@ -236,43 +226,34 @@ impl EngineArgs {
             return Ok(Place::Device);
         };
         self.refuse_of_devices(on)?;
-        match on.split_once('+') {
-            None => {
-                let machine = machines::find(on)?;
-                self.tell_threads(&[&machine])?;
-                Ok(Place::Machine(Box::new(machine)))
-            }
-            Some((host, gpu)) => {
-                refuse(&[(self.isa.is_some(), "--isa")], "two machines")?;
-                let both = (machines::find(host)?, machines::find(gpu)?);
-                if both.0.is_gpu() || !both.1.is_gpu() {
-                    return Err(Failure::Usage(format!(
-                        "'{on}' is no CPU with a GPU; name the CPU first, such as cpu+h100"
-                    )));
-                }
-                self.tell_threads(&[&both.0])?;
-                Ok(Place::Pair(Box::new(both)))
-            }
-        }
+        let machines = Machines::named(on)?;
+        self.tell_threads(machines.all())?;
+        Ok(Place::Machines(machines))
     }
 
-    /// The machine that is planned for, for commands that run nothing: this CPU when none is named.
-    pub fn planned_for(&self) -> Result<Machine, Failure> {
+    /// What is planned for, for commands that run nothing: this CPU when none is named.
+    pub fn planned_for(&self) -> Result<Machines, Failure> {
         self.refuse_of_running()?;
-        let machine = match (self.on.as_deref().unwrap_or("cpu"), &self.machine) {
-            ("cpu", Some(m)) => machines::find(m)?,
-            (on, _) if on.contains('+') && !std::path::Path::new(on).exists() => {
-                return Err(Failure::Usage(format!(
-                    "{on} is two machines, which plan and annotate plan for; name one of them"
-                )));
-            }
+        let machines = match (self.on.as_deref().unwrap_or("cpu"), &self.machine) {
+            ("cpu", Some(m)) => machines::find(m)?.into(),
             (on, _) => {
                 self.refuse_of_devices(on)?;
-                machines::find(on)?
+                Machines::named(on)?
             }
         };
-        self.tell_threads(&[&machine])?;
-        Ok(machine)
+        self.tell_threads(machines.all())?;
+        Ok(machines)
+    }
+
+    /// As [`EngineArgs::planned_for`], for what looks at a machine alone; `why` says so.
+    pub fn planned_for_one(&self, why: &str) -> Result<Machine, Failure> {
+        match self.planned_for()? {
+            Machines::One(m) => Ok(*m),
+            Machines::Pair(both) => Err(Failure::Usage(format!(
+                "{} with {} are two machines, and {why}; name one of them",
+                both[0].name, both[1].name
+            ))),
+        }
     }
 
     /// Refuses what does something only where steps run.
@@ -287,14 +268,14 @@ impl EngineArgs {
     }
 
     /// Says where `--threads` is more than the CPU has workers, which is the first CPU of `planned`, else this one.
-    pub fn tell_threads(&self, planned: &[&Machine]) -> Done {
+    pub fn tell_threads(&self, planned: &[Machine]) -> Done {
         // A command may ask for several sessions.
         static TOLD: Once = Once::new();
         let Some(asked) = self.threads else {
             return Ok(());
         };
         let cpu = match planned.iter().find(|m| !m.is_gpu()) {
-            Some(m) => (*m).clone(),
+            Some(m) => m.clone(),
             None => machines::find("detected")?,
         };
         if asked as usize > cpu.worker_count() {

@@ -5,7 +5,7 @@ mod given;
 mod model;
 mod values;
 
-pub use engine::{EngineArgs, KernelsArgs, Place, is_device, refuse};
+pub use engine::{EngineArgs, KernelsArgs, Place, refuse};
 pub use given::{Given, OF_MODEL};
 pub use model::{GraphArgs, ModelArgs, tell_assumed};
 pub use values::{

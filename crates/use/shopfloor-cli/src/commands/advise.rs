@@ -22,7 +22,7 @@ pub struct Args {
 
 pub fn run(a: Args) -> Done {
     first::measure(&a.engine)?;
-    let machine = a.engine.planned_for()?;
+    let machine = a.engine.planned_for_one("advice is about one")?;
     let planning = a.engine.planning(a.whose.kernels)?;
     let waiting = Progress::spinner("planning");
     let (model, view) = advise(&a.model, &a.bound.sized()?, &machine, &planning)?;

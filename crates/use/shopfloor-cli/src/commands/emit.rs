@@ -6,6 +6,7 @@ use shopfloor::{Machine, Plan, inputs};
 use shopfloor_tools::emitted::{emitted, emulation, kernel_text, machine, sass};
 use shopfloor_tools::planview;
 use shopfloor_tools::report::units::wrapped;
+use shopfloor_tools::targets::Machines;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -51,10 +52,10 @@ fn ptx(plan: &Plan, step: &str, machine: &Machine, file: &str) -> Done {
 }
 
 pub fn run(a: Args) -> Done {
-    let machine = match a.engine.on.as_deref() {
+    let machines = match a.engine.on.as_deref() {
         Some("wgpu") => {
             a.engine.refuse_of_running()?;
-            machine("wgpu")?
+            Machines::from(machine("wgpu")?)
         }
         None if !a.text && a.engine.machine.is_none() => {
             return Err(Failure::Usage(
@@ -69,18 +70,18 @@ pub fn run(a: Args) -> Done {
     let (sizes, _) = inputs::sizes(&model);
     let dims = inputs::box_of(&model, &sizes);
     let planning = a.engine.planning(None)?;
-    let with = (&machine, planning.target(&machine)?);
-    let whole = planview::whole_with(&model, with, &planning, &dims)?;
+    let whole = planview::whole_on(&model, &machines, &planning, &dims)?;
+    let machine = machines.last();
     drop(waiting);
     let (plan, step) = whole.step(&a.step)?;
     let step = step.to_string();
     if let Some(file) = &a.ptx {
-        return ptx(plan, &step, &machine, file);
+        return ptx(plan, &step, machine, file);
     }
     if a.text {
         return output::print(&format!("{}\n", kernel_text(plan, &step)?));
     }
-    let e = emitted(plan, &step, &machine)?;
+    let e = emitted(plan, &step, machine)?;
     let words = wrapped(WORDS, output::style().width.saturating_sub(3));
     let words: Vec<String> = words.iter().map(|l| format!("// {l}")).collect();
     let mut out = format!("{}\n{}\n\n{}", e.program, words.join("\n"), e.text);

@@ -1,9 +1,10 @@
 //! `shopfloor plan` over several machines, or several batches.
 use super::plan::Args;
-use crate::args::{Given, OF_MODEL, is_device, tell_assumed};
+use crate::args::{Given, OF_MODEL, tell_assumed};
 use crate::output::{self, Done, Failure};
 use crate::progress::Progress;
 use shopfloor::{Machine, Model, inputs, machines};
+use shopfloor_tools::targets::is_device;
 use shopfloor_tools::{batches, fleet};
 
 /// The machines that `on` lists, with the names that tables call them by; `None` when it names one, or a
@@ -51,7 +52,7 @@ pub fn run(a: &Args, path: &str, list: Vec<(String, Machine)>, given: &Given) ->
     )?;
     let planning = a.engine.planning(None)?;
     for (_, machine) in &list {
-        a.engine.tell_threads(&[machine])?;
+        a.engine.tell_threads(std::slice::from_ref(machine))?;
     }
     let (names, list): (Vec<String>, Vec<Machine>) = list.into_iter().unzip();
     let bar = Progress::bar("planning");

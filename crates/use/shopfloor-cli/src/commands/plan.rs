@@ -1,13 +1,11 @@
 //! `shopfloor plan`: a plan with its decisions; also planning for other commands.
-use crate::args::{
-    EngineArgs, Given, KernelsArgs, ModelArgs, Place, ReportArgs, is_device, refuse,
-};
+use crate::args::{EngineArgs, Given, KernelsArgs, ModelArgs, Place, ReportArgs, refuse};
 use crate::commands::fleet;
 use crate::first;
 use crate::output::{self, Done, Failure};
 use crate::progress::Progress;
 use shopfloor::{DimBox, Machine, Model, Plan, inputs, machines};
-use shopfloor_tools::targets::Kernels;
+use shopfloor_tools::targets::{Kernels, Machines, is_device};
 use shopfloor_tools::{
     pages, planview,
     report::{DivisionView, PlanView},
@@ -51,11 +49,13 @@ fn compared(a: &Args) -> Result<Option<Vec<(String, Machine)>>, Failure> {
     match (a.batch.is_empty(), on) {
         (true, _) => Ok(None),
         (false, "cpu") => Ok(Some(vec![(on.into(), machines::find("cpu")?)])),
-        (false, on) if is_device(on) || on.contains('+') => Err(Failure::Usage(format!(
+        (false, on) if is_device(on) => Err(Failure::Usage(format!(
             "--batch compares predictions for machines, and '{on}' is a device; name its machine, such as --on a100"
         ))),
-        (false, on) => {
-            let m = machines::find(on)?;
+        (false, _) => {
+            let m = a
+                .engine
+                .planned_for_one("batches are compared on machines alone")?;
             Ok(Some(vec![(m.short_name(), m)]))
         }
     }
@@ -89,15 +89,15 @@ pub fn planned(
                 .into(),
         )),
         Place::Device => on_device(model, engine, &dims),
-        place => for_machine(model, engine, place, (kernels, saving), &dims),
+        Place::Machines(m) => for_machines(model, engine, &m, (kernels, saving), &dims),
     }
 }
 
 /// The plan for machines that need not be here.
-fn for_machine(
+fn for_machines(
     model: &Model,
     engine: &EngineArgs,
-    place: Place,
+    machines: &Machines,
     (kernels, saving): (Option<Kernels>, bool),
     dims: &DimBox,
 ) -> Result<Planned, Failure> {
@@ -108,30 +108,10 @@ fn for_machine(
         "a plan of the vendor's kernels, which cannot be run",
     )?;
     // What is saved is for any data; what is shown counts what data gives as well.
-    let (machine, whole, saved) = match place {
-        Place::Pair(both) => {
-            let (host, gpu) = *both;
-            refuse(
-                &[(vendor, "--kernels vendor")],
-                "a plan cut between two machines",
-            )?;
-            let whole = planview::whole_cut(model, &host, &gpu, &planning, dims)?;
-            let save = || planview::plan_cut(model, &host, &gpu, &planning, dims);
-            let saved = saving.then(save).transpose()?;
-            (gpu, whole, saved)
-        }
-        Place::Machine(m) => {
-            let m = *m;
-            let on = (&m, planning.target(&m)?);
-            let whole = planview::whole_with(model, on.clone(), &planning, dims)?;
-            let save = || planview::plan_with(model, on, &planning, dims);
-            let saved = saving.then(save).transpose()?;
-            (m, whole, saved)
-        }
-        Place::Device => {
-            return Err(Failure::Usage("a device is asked for its own plan".into()));
-        }
-    };
+    let whole = planview::whole_on(model, machines, &planning, dims)?;
+    let save = || planview::plan_on(model, machines, &planning, dims);
+    let saved = saving.then(save).transpose()?;
+    let machine = machines.last().clone();
     let mut view = PlanView::new(&whole.plan, Some(model.program()), 1);
     view.dims = shopfloor::inputs::dims_text(model, &whole.plan.dims);
     view.kernels = Some(planning.kernels.label().into());

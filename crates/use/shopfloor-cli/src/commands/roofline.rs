@@ -50,7 +50,7 @@ pub fn run(a: Args, given: &Given) -> Done {
         given.only(OF_OP, "roofline --op")?;
     }
     first::measure(&a.engine)?;
-    let machine = a.engine.planned_for()?;
+    let machine = a.engine.planned_for_one("roofs are those of one")?;
     let planning = a.engine.planning(a.whose.kernels)?;
     let waiting = Progress::spinner("planning");
     let view = match (&a.op, &a.model) {

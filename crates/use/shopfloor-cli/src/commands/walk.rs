@@ -1,9 +1,10 @@
 //! `shopfloor walk`: one step from graph to lanes.
-use crate::args::{EngineArgs, Given, ModelArgs, OF_MODEL, is_device, refuse};
+use crate::args::{EngineArgs, Given, ModelArgs, OF_MODEL, refuse};
 use crate::first;
 use crate::output::{self, Done, Failure};
 use crate::progress::Progress;
 use shopfloor_tools::report::units::wrapped;
+use shopfloor_tools::targets::is_device;
 use shopfloor_tools::walk::{WalkOptions, save, tour, walk};
 
 #[derive(clap::Args)]

@@ -30,7 +30,7 @@ pub struct Args {
 
 pub fn run(a: Args) -> Done {
     first::measure(&a.engine)?;
-    let machine = a.engine.planned_for()?;
+    let machine = a.engine.planned_for_one("what-if changes one")?;
     let planning = a.engine.planning(a.whose.kernels)?;
     let waiting = Progress::spinner("planning");
     let model = a.bound.open(&a.model)?;

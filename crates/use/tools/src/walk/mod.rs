@@ -19,7 +19,7 @@ mod waiting;
 mod wgsl_lanes;
 
 use crate::planview;
-use crate::targets::Planning;
+use crate::targets::{Machines, Planning, is_device};
 use kernel::TileProgram;
 use plan::{Decisions, Plan, Step, StepWork};
 use report::StepView;
@@ -108,33 +108,20 @@ pub fn walk(
         };
         return through(session.model(), &plans, &machines, walk, &measured);
     }
-    let machine = crate::emitted::machine(&walk.on)?;
-    planned(&Model::open(path, options)?, &machine, walk)
+    let machines = Machines::named(&walk.on)?;
+    planned(&Model::open(path, options)?, &machines, walk)
 }
 
-/// The walk through a step of `model` as it is planned for `machine`, which need not be here: nothing runs,
+/// The walk through a step of `model` as it is planned for `machines`, which need not be here: nothing runs,
 /// and [`WalkOptions::on`] does not matter.
 ///
 /// # Errors
 /// A model that cannot be planned, a step or node that there is not.
-pub fn planned(model: &Model, machine: &Machine, walk: &WalkOptions) -> Result<Walk, Error> {
+pub fn planned(model: &Model, machines: &Machines, walk: &WalkOptions) -> Result<Walk, Error> {
     let (sizes, _) = inputs::sizes(model);
     let dims = inputs::box_of(model, &sizes);
-    let with = (machine, walk.planning.target(machine)?);
-    let whole = planview::whole_with(model, with, &walk.planning, &dims)?;
-    let machines = match whole.plan.devices.len() {
-        0 | 1 => vec![machine.clone()],
-        _ => vec![shopfloor::machines::find("detected")?, machine.clone()],
-    };
-    through(model, &whole.plans(), &machines, walk, &|_| None)
-}
-
-/// Whether `on` is a device of this computer rather than a machine that need not be here.
-fn is_device(on: &str) -> bool {
-    matches!(
-        on.split(':').next(),
-        Some("cpu" | "wgpu" | "cuda" | "emulated")
-    )
+    let whole = planview::whole_on(model, machines, &walk.planning, &dims)?;
+    through(model, &whole.plans(), &machines.devices()?, walk, &|_| None)
 }
 
 /// The bundled two-layer model.
