@@ -148,7 +148,7 @@ fn two_devices() {
 /// A request that is called off when the GPU was handed something ends, and the next one is right.
 #[test]
 fn requests_are_called_off_between_submissions() {
-    if !testing::turn("requests_are_called_off_between_submissions") {
+    if !testing::turn("webgpu: requests_are_called_off_between_submissions") {
         return;
     }
     type Told = Arc<Mutex<Option<(runtime::Cancel, usize)>>>;

@@ -151,5 +151,8 @@ fn factors_that_warps_copy_are_assembled() {
 
 #[test]
 fn attention_by_warpgroups_is_assembled() {
+    if !testing::turn("attention_by_warpgroups_is_assembled") {
+        return;
+    }
     assembled_of_kind("ptxas: attention by warpgroups", attending, 9900);
 }

@@ -68,7 +68,7 @@ fn matrix_instructions_agree_with_the_reference() {
         matrix: true,
     };
     let before = cases(&mut Rng::new(0)).len() as u64;
-    for seed in testing::Share::cases(20, 2) {
+    for seed in testing::Share::cases(40, 1) {
         let out = run(&subject, &|case| case >= before, 9000 + seed, 1);
         let out = out.unwrap_or_else(|e| panic!("{e}"));
         println!("{:?}, refused {:?}", out.agreed, out.refused);

@@ -94,7 +94,7 @@ fn steps_of_more_tasks_than_a_submission_takes_are_cut() {
     // workgroups reaches beyond them.
     let d = WebGpuDevice::open(None).expect("an adapter");
     let d = d.with_submissions(5, 3);
-    if !testing::turn("steps_of_more_tasks_than_a_submission_takes_are_cut") {
+    if !testing::turn("webgpu: steps_of_more_tasks_than_a_submission_takes_are_cut") {
         return;
     }
     for out in crate::part_of_seeds(&Short(OnDevice(&d)), 7000, 40, 4) {

@@ -1,12 +1,10 @@
 //! What `--help` says beyond each option: commands in groups, examples, what `--on` may name; and the page
 //! of commands made of it.
 
+use crate::output;
 use clap::{Arg, Command};
 use shopfloor_tools::report::units::wrapped;
 use std::fmt::Write;
-
-/// Columns of help texts.
-const WIDTH: usize = 100;
 
 /// Commands in the order in which one comes to need them.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -217,7 +215,7 @@ const PLANS: &str = "Machine that is planned for and does not run: cpu (this CPU
 
 /// `--on` of the command that prints a GPU's code.
 const PRINTS: &str = "GPU whose code is printed and which need not be here: a name such as h100 \
-(`shopfloor machines list`), a TOML file, or wgpu for WGSL; --text takes a CPU too";
+(`shopfloor machines list`), cpu+h100, a TOML file, or wgpu for WGSL; --text takes a CPU too";
 
 /// `--inputs` of the command that takes none by itself.
 const RUN_INPUTS: &str =
@@ -264,15 +262,15 @@ const CODES: [(u8, &str); 7] = [
     (6, "nothing was tested: every test folder was skipped"),
 ];
 
-/// [`CODES`] as a paragraph.
-fn codes() -> String {
+/// [`CODES`] as a paragraph of lines of `width` columns.
+fn codes(width: usize) -> String {
     let each = CODES.iter().map(|(code, what)| format!("{code} {what}"));
     let text = format!("Exit codes: {}.", each.collect::<Vec<_>>().join("; "));
-    wrapped(&text, WIDTH).join("\n")
+    wrapped(&text, width).join("\n")
 }
 
-/// The groups with a line for every command.
-fn groups(command: &Command) -> String {
+/// The groups with what every command does, in lines of `width` columns.
+fn groups(command: &Command, width: usize) -> String {
     let mut out = String::new();
     for (group, names) in GROUPS {
         let mut title = *group;
@@ -281,8 +279,11 @@ fn groups(command: &Command) -> String {
                 continue;
             };
             let about = c.get_about().map(ToString::to_string).unwrap_or_default();
-            let _ = writeln!(out, "  {title:<12}{name:<12}{about}");
-            title = "";
+            let (mut first, rest) = (name, width.saturating_sub(26));
+            for line in wrapped(&about, rest) {
+                let _ = writeln!(out, "  {title:<12}{first:<12}{line}");
+                (title, first) = ("", &"");
+            }
         }
         out.push('\n');
     }
@@ -300,20 +301,21 @@ fn numbered(command: Command) -> Command {
 
 /// `command` with its groups, and its commands with examples.
 pub fn dress(command: Command) -> Command {
-    let list = groups(&command);
+    let width = output::style().width;
+    let list = groups(&command, width);
     let template = format!(
         "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{list}Options:\n{{options}}\n\n\
          `shopfloor COMMAND --help` says more, with examples.\n\n{}",
-        codes()
+        codes(width)
     );
     let names: Vec<String> = command
         .get_subcommands()
         .map(|c| c.get_name().into())
         .collect();
-    let mut command = command.help_template(template);
+    let mut command = command.help_template(template).term_width(width);
     for name in names {
         command = command.mut_subcommand(&name, |c| {
-            let c = c.after_help(examples(&name)).term_width(WIDTH);
+            let c = c.after_help(examples(&name)).term_width(width);
             let c = numbered(c);
             let c = match name.as_str() {
                 "run" => c.mut_arg("inputs", |a| a.help(RUN_INPUTS)),

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 /// Plans, runs, measures and explains ONNX models.
 #[derive(Parser)]
-#[command(name = "shopfloor", version, term_width = 100)]
+#[command(name = "shopfloor", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -401,6 +401,25 @@ fn two_devices_share_a_plan() {
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{said}{text}");
     assert!(text.contains("steps_by_device"), "{text}");
+    let both = ["--on", "zen5-2core+h100", "--dim", "batch=8192"];
+    let of_both = |args: &[&str]| shopfloor(&[args, &[&onnx], &both].concat());
+    for (args, part) in [
+        (["emit", "--step", "node_Conv_20"], ".target sm_90a"),
+        (["walk", "--text", "--step=3"], "H100-SXM5-80GB"),
+    ] {
+        let out = of_both(&args);
+        let page = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(out.status.success() && page.contains(part), "{page}");
+    }
+    let more: &[&str] = &["what-if", "--set", "sms=2x"];
+    for command in [&["roofline"], &["advise"], more] {
+        let out = of_both(command);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(
+            !out.status.success() && said.contains("name one of them"),
+            "{said}"
+        );
+    }
     let out = shopfloor(&["run", &onnx, "--on", "cpu+cuda+wgpu"]);
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(!out.status.success() && said.contains("cpu+cuda"), "{said}");

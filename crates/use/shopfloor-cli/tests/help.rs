@@ -73,6 +73,29 @@ fn the_help_is_one_page() {
     }
 }
 
+#[test]
+fn the_help_keeps_to_the_width() {
+    let help = |args: &[&str]| {
+        let o = Command::new(env!("CARGO_BIN_EXE_shopfloor"))
+            .args(args)
+            .env("COLUMNS", "72")
+            .output()
+            .unwrap();
+        let out = String::from_utf8(o.stdout).unwrap();
+        // What is to be copied stays whole.
+        out.split("\nExamples:").next().unwrap().to_string()
+    };
+    for c in commands() {
+        for l in help(&["--help"])
+            .lines()
+            .chain(help(&[&c, "--help"]).lines())
+        {
+            let copied = l.starts_with("Usage: ");
+            assert!(copied || l.chars().count() <= 72, "{c}: {l}");
+        }
+    }
+}
+
 /// Words of a line as a shell has them.
 fn words(line: &str) -> Vec<String> {
     let parts: Vec<&str> = line.split('"').collect();

@@ -641,7 +641,7 @@ fn a_step_that_there_is_not_is_told_alike_by_every_command() {
     let m = model("digits_cnn");
     let commands: [&[&str]; 4] = [
         &["plan", &m, "--on", "a100", "--why"],
-        &["walk", &m, "--on", "a100", "--step"],
+        &["walk", &m, "--on", "a100", "--text", "--step"],
         &["emit", &m, "--on", "a100", "--step"],
         &["run", &m, "--random", "--stop-after"],
     ];

@@ -24,10 +24,12 @@ pub struct CallerStats {
     pub requests: usize,
     /// Requests that failed or were turned away.
     pub failed: usize,
-    /// Requests per second in the first and in the last third of the time.
-    pub per_s: [f64; 2],
+    /// Requests per second in the first third of the time.
+    pub first_third_per_s: f64,
+    /// Requests per second in the last third of the time.
+    pub last_third_per_s: f64,
     /// Latencies in the last third of the time; `None` where nothing was answered then.
-    pub latency_ms: Option<LatencyMs>,
+    pub last_third_latency_ms: Option<LatencyMs>,
 }
 
 /// What came of models under load with a supervisor.
@@ -171,8 +173,9 @@ fn saw(
         callers,
         requests: all.len(),
         failed,
-        per_s: [rate(first.len()), rate(last.len())],
-        latency_ms: (!last.is_empty()).then(|| LatencyMs::of(&last)),
+        first_third_per_s: rate(first.len()),
+        last_third_per_s: rate(last.len()),
+        last_third_latency_ms: (!last.is_empty()).then(|| LatencyMs::of(&last)),
     }
 }
 
@@ -213,7 +216,7 @@ impl SupervisedLoad {
         ]);
         for m in &self.models {
             let ms = |of: fn(&LatencyMs) -> f64| {
-                let l = m.latency_ms.as_ref();
+                let l = m.last_third_latency_ms.as_ref();
                 l.map_or("-".into(), |l| units::seconds(of(l) * 1e-3))
             };
             t.row(vec![
@@ -222,8 +225,8 @@ impl SupervisedLoad {
                 m.callers.to_string(),
                 m.requests.to_string(),
                 m.failed.to_string(),
-                format!("{:.1}/s", m.per_s[0]),
-                format!("{:.1}/s", m.per_s[1]),
+                format!("{:.1}/s", m.first_third_per_s),
+                format!("{:.1}/s", m.last_third_per_s),
                 ms(|l| l.p50),
                 ms(|l| l.p99),
             ]);

@@ -47,7 +47,7 @@ fn walked(model: &Model, machine: &str, quick: bool) -> Walk {
         quick,
         ..WalkOptions::default()
     };
-    planned(model, &machine, &options).unwrap()
+    planned(model, &machine.into(), &options).unwrap()
 }
 
 fn requests(w: &Walk) -> &[LaneRequest] {

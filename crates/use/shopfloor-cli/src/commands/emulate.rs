@@ -30,9 +30,9 @@ pub struct Args {
     #[arg(long, value_name = "X,Y,Z", default_value = "32")]
     block: String,
     /// An argument, in order: TYPE:VALUE (u32:7, f32:1.5), a buffer that is filled and not shown
-    /// (buf:TYPE:COUNT=zeros|ones|iota|random:SEED|FILE.npy), or one that is shown afterwards
-    /// (out:TYPE:COUNT, which nothing has written, or with = as above). Types are f32 f64 f16
-    /// bf16, s8 to s64 and u8 to u64
+    /// (buf:TYPE:COUNT=WITH, where WITH is zeros, ones, iota, random:SEED or FILE.npy), or one that is
+    /// shown afterwards (out:TYPE:COUNT, which nothing has written, or with = as above). Types are
+    /// f32 f64 f16 bf16, s8 to s64 and u8 to u64
     #[arg(
         long = "arg",
         value_name = "ARG",
