@@ -23,7 +23,7 @@ pub use families::{
     CPU_FAMILIES, Case, FAMILIES, Limits, Link, MATRIX_FAMILIES, Make, cases, chain, panels,
     warpgroup_product,
 };
-pub use matrix::{buffers_in_parts, matrix_schedules, with_image, with_parts};
+pub use matrix::{Imaged, buffers_in_parts, matrix_schedules, with_image, with_words};
 #[cfg(target_os = "linux")]
 pub use on_device::Guarded;
 pub use on_device::{OnDevice, OneStep};

@@ -207,8 +207,14 @@ fn warpgroups(
     rng: &mut Rng,
 ) -> Option<Schedule> {
     let bits = types[0].bits();
+    let drawn = fragment(types, rng);
+    // What is multiplied of f32 is made of a piece while the one before is multiplied, words of two in registers, of lines
+    // that may be as long as theirs.
+    let parts = drawn.factors != Factors::Whole;
+    let words = drawn.multiplied() != drawn.types();
     let line = rng.of(&[32, 64, 128]);
-    let depth = i64::from(line * 8 / bits);
+    let long = words && drawn.products() == 1 && line == 128 && rng.once_in(2);
+    let depth = i64::from(line * 8 / bits) * if long { 2 } else { 1 };
     let (warps, wide) = (rng.of(&[4u32, 8]), rng.of(&[16i64, 32, 64]));
     let tall = i64::from(warps) * rng.of(&[16, 32]);
     let mut grid = ones(batch);
@@ -240,10 +246,8 @@ fn warpgroups(
     let instruction = Fragment {
         m: 64,
         n: wide as u32,
-        ..fragment(types, rng)
+        ..drawn
     };
-    // What is multiplied of f32 is made of a piece while the one before is multiplied.
-    let parts = instruction.factors != Factors::Whole;
     for p in &mut places {
         if let (Place::Shared { stages, .. }, true) = (p, parts) {
             *stages = (*stages).max(3);
@@ -258,7 +262,8 @@ fn warpgroups(
     let ahead = |t: &TileId| matches!(places[*t as usize], Place::Shared { stages: 2.., .. });
     // Of f32 the right factor is an image then, which a caller makes of it.
     let copied = match parts {
-        true => rng.once_in(3),
+        // Threads make words of two in registers, where warps copy.
+        true => words || rng.once_in(3),
         false => rng.of(&[true, true, false]),
     };
     if let (Mapping::Gpu(g), true) = (&mut mapping, copied)
@@ -349,17 +354,22 @@ fn copied_by_warps(g: &mut GpuMapping, rng: &mut Rng) {
     g.registers = rng.of(&[(65536 / g.threads / 8 * 8).min(255), 128]);
 }
 
-/// The matrix instruction for factors of a type: of f32 one or three products.
+/// The matrix instruction for factors of a type: of f32 one or three products, of TF32 or bf16.
 fn fragment(types: [DType; 2], rng: &mut Rng) -> Fragment {
     let [input, right] = types;
     let factors = match input {
-        DType::F32 => rng.of(&[Factors::Tf32, Factors::Tf32x3]),
+        DType::F32 => rng.of(&[
+            Factors::Tf32,
+            Factors::Tf32x3,
+            Factors::Bf16,
+            Factors::Bf16x3,
+        ]),
         _ => Factors::Whole,
     };
-    Fragment {
+    let found = Fragment {
         m: 16,
         n: 8,
-        k: 256 / input.bits(),
+        k: 0,
         input,
         acc: match input.is_float() {
             true => DType::F32,
@@ -367,6 +377,10 @@ fn fragment(types: [DType; 2], rng: &mut Rng) -> Fragment {
         },
         factors,
         right: (right != input).then_some(right),
+    };
+    Fragment {
+        k: 256 / found.multiplied()[0].bits(),
+        ..found
     }
 }
 
@@ -524,17 +538,27 @@ fn line(k: &Kernel, t: TileId, p: &Product, tile: &dyn Fn(AxisId) -> Option<i64>
     u32::try_from(n).unwrap_or(0)
 }
 
-/// `program` with a factor as the image of its pieces, which then lies in shared memory as in its operand; `None` where no
-/// warps copy, or no factor's pieces are runs of an image. Of factors of f32 it is the one with the columns.
-pub fn with_image(program: &TileProgram) -> Option<TileProgram> {
+/// A program with a factor as the image of its pieces, which then lies in shared memory as in its operand.
+pub struct Imaged {
+    /// The program.
+    pub program: TileProgram,
+    /// What it computes, of an operand that has the elements themselves.
+    pub whole: Kernel,
+    /// The operand that has parts of the elements in their place, and of which factors.
+    pub parts: Option<(OperandId, Factors)>,
+}
+
+/// `program` with a factor as an image; `None` where no warps copy, or no factor's pieces are runs of an image. Of factors
+/// of f32 it is the one with the columns.
+pub fn with_image(program: &TileProgram) -> Option<Imaged> {
     let (k, s) = (program.kernel(), program.schedule());
     let Mapping::Gpu(g) = &s.mapping else {
         return None;
     };
-    let whole = g.fragment.is_some_and(|f| f.factors == Factors::Whole);
+    let factors = g.fragment.map_or(Factors::Whole, |f| f.factors);
     let may = |t: TileId| {
         let mut axes = k.tiles[t as usize].axes.iter();
-        g.copiers > 0 && (whole || axes.any(|a| g.columns.contains(a)))
+        g.copiers > 0 && (factors == Factors::Whole || axes.any(|a| g.columns.contains(a)))
     };
     let mut loads = k.body.iter().filter_map(|x| match x {
         Stmt::Load { dst, operand } if may(*dst) => Some((*dst, *operand)),
@@ -542,61 +566,106 @@ pub fn with_image(program: &TileProgram) -> Option<TileProgram> {
     });
     loads.find_map(|(tile, operand)| {
         let stages = s.place(tile).stages()?;
-        let (mut kernel, mut schedule) = (k.clone(), s.clone());
-        let o = &mut kernel.operands[operand as usize];
-        let (access, elements) = image(k, s, (tile, operand))?;
+        let mut whole = k.clone();
+        let o = &mut whole.operands[operand as usize];
+        let bits = match factors {
+            Factors::Whole => o.dtype.bits(),
+            f => f.part_type().bits(),
+        };
+        let (access, elements) = image(k, s, (tile, operand), bits)?;
         (o.access, o.elements) = (access, Dim::Known(elements));
-        schedule.places[tile as usize] = Place::Image { stages };
-        TileProgram::new(Arc::new(kernel), Arc::new(schedule)).ok()
+        let made = (factors != Factors::Whole).then(|| whole.with_parts(tile, factors));
+        let (kernel, tiles) = match made {
+            Some(made) => made?,
+            None => (whole.clone(), vec![]),
+        };
+        let mut schedule = s.clone();
+        let image = Place::Image { stages };
+        schedule.places[tile as usize] = match tiles.is_empty() {
+            true => image,
+            false => Place::Recompute,
+        };
+        schedule.places.extend(tiles.iter().map(|_| image));
+        Some(Imaged {
+            program: TileProgram::new(Arc::new(kernel), Arc::new(schedule)).ok()?,
+            whole,
+            parts: (!tiles.is_empty()).then_some((operand, factors)),
+        })
     })
 }
 
-/// `image`, which multiplies f32 in two parts, with those of the factor that is an image in place of it, and the operand
-/// that it is loaded from.
-pub fn with_parts(image: &TileProgram) -> Option<(TileProgram, OperandId)> {
-    let (k, s) = (image.kernel(), image.schedule());
-    let parts = |f: &Fragment| f.factors == Factors::Tf32x3;
-    if !matches!(&s.mapping, Mapping::Gpu(g) if g.fragment.as_ref().is_some_and(parts)) {
+/// `program`, in which single warps multiply words of bf16 of f32, with the factor that has the columns as these; `None`
+/// where they multiply others.
+pub fn with_words(program: &TileProgram) -> Option<Imaged> {
+    let (k, s) = (program.kernel(), program.schedule());
+    let Mapping::Gpu(g) = &s.mapping else {
+        return None;
+    };
+    let f = g.fragment.filter(|f| f.warps() == 1)?;
+    if f.multiplied() == f.types() {
         return None;
     }
+    let columns = |t: TileId| {
+        k.tiles[t as usize]
+            .axes
+            .iter()
+            .any(|a| g.columns.contains(a))
+    };
     let (tile, operand) = k.body.iter().find_map(|x| match x {
-        Stmt::Load { dst, operand } => {
-            matches!(s.place(*dst), Place::Image { .. }).then_some((*dst, *operand))
-        }
+        Stmt::Load { dst, operand } if columns(*dst) => Some((*dst, *operand)),
         _ => None,
     })?;
-    let (kernel, _) = k.with_parts(tile)?;
+    let place = Place::Shared {
+        swizzle: Swizzle::default(),
+        stages: s.place(tile).stages()?,
+    };
+    let (kernel, tiles) = k.with_parts(tile, f.factors)?;
     let mut schedule = s.clone();
-    let place = std::mem::replace(&mut schedule.places[tile as usize], Place::Recompute);
-    schedule.places.extend([place; 2]);
-    let program = TileProgram::new(Arc::new(kernel), Arc::new(schedule)).ok()?;
-    Some((program, operand))
+    schedule.places[tile as usize] = Place::Recompute;
+    schedule.places.extend(tiles.iter().map(|_| place));
+    Some(Imaged {
+        program: TileProgram::new(Arc::new(kernel), Arc::new(schedule)).ok()?,
+        whole: k.clone(),
+        parts: Some((operand, f.factors)),
+    })
 }
 
-/// `buffers` with the upper parts of an operand's elements in place of these, and the lower ones behind all others.
+/// `buffers` with the first parts of an operand's elements in place of these, and others behind all others.
 ///
 /// # Errors
 /// The operand is not of f32.
-pub fn buffers_in_parts(buffers: &[Tensor], operand: OperandId) -> Result<Vec<Tensor>, String> {
-    let mut all = buffers.to_vec();
-    all.push(all[operand as usize].clone());
-    let places = [operand as usize, buffers.len()];
-    for (place, part) in places.into_iter().zip(kernel::parts_of_f32()) {
-        for i in 0..all[place].len() {
-            let x = Scalar::Float(buffers[operand as usize].get_f64(i));
-            let made = part.eval_plain(&[x]).map_err(|e| e.to_string())?;
-            match made[..] {
-                [Scalar::Float(v)] => all[place].set_f64(i, v),
+pub fn buffers_in_parts(
+    buffers: &[Tensor],
+    (operand, factors): (OperandId, Factors),
+) -> Result<Vec<Tensor>, String> {
+    let (mut all, own) = (buffers.to_vec(), &buffers[operand as usize]);
+    for (n, part) in factors.parts().into_iter().enumerate() {
+        let made = Tensor::zeros(factors.part_type(), own.shape());
+        let mut made = made.map_err(|e| e.to_string())?;
+        for i in 0..own.len() {
+            let x = Scalar::Float(own.get_f64(i));
+            let v = part.eval_plain(&[x]).map_err(|e| e.to_string())?;
+            match v[..] {
+                [Scalar::Float(v)] => made.set_f64(i, v),
                 _ => return Err("a part is no float".into()),
             }
+        }
+        match n {
+            0 => all[operand as usize] = made,
+            _ => all.push(made),
         }
     }
     Ok(all)
 }
 
 /// How an operand lies as the image of a tile, and its elements: panels of the tile's lines, in each of them 16 bytes of
-/// the depth of all lines before the next 16.
-fn image(k: &Kernel, s: &Schedule, (tile, operand): (TileId, OperandId)) -> Option<(Access, i64)> {
+/// the depth of all lines before the next 16, with elements of so many bits.
+fn image(
+    k: &Kernel,
+    s: &Schedule,
+    (tile, operand): (TileId, OperandId),
+    bits: u32,
+) -> Option<(Access, i64)> {
     let extent = |a: AxisId| k.axes[a as usize].extent.known().filter(|&n| n > 0);
     let over: Vec<AxisId> = k.body.iter().flat_map(Stmt::over).copied().collect();
     let sized = k.tiles[tile as usize].axes.iter().copied();
@@ -606,7 +675,7 @@ fn image(k: &Kernel, s: &Schedule, (tile, operand): (TileId, OperandId)) -> Opti
         return None;
     };
     let (depth, lines) = (extent(deep)?, s.positions(k, own)?);
-    let vector = i64::from(128 / k.tiles[tile as usize].dtype.bits());
+    let vector = i64::from(128 / bits);
     let panels = (extent(own)? + lines - 1) / lines;
     let leaf = |extent: i64, stride: i64| Leaf {
         extent: Dim::Known(extent),

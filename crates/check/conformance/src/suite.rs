@@ -1,7 +1,7 @@
 //! The comparison with the reference.
 use crate::{
     CPU_FAMILIES, Case, Limits, MATRIX_FAMILIES, Rng, buffers_in_parts, cases, cpu_schedules,
-    families, gpu_schedules, matrix_schedules, with_image, with_parts,
+    families, gpu_schedules, matrix_schedules, with_image,
 };
 use kernel::{GpuMapping, Kernel, Mapping, OperandId, Role, TargetKind, TileProgram};
 use layout::DType;
@@ -234,15 +234,14 @@ pub fn copied_ahead(subject: &dyn Subject, seed: u64, wanted: usize) -> Result<u
             let Some((plain, image)) = plain.and_then(|p| with_image(&p).map(|i| (p, i))) else {
                 continue;
             };
-            let parts = with_parts(&image);
-            let all = [(&plain, None), (&image, None)].into_iter();
-            let parts = parts.as_ref().map(|(p, o)| (p, Some((&image, *o))));
-            for (program, made) in all.chain(parts) {
+            for (program, whole, parts) in [
+                (&plain, plain.kernel(), None),
+                (&image.program, &image.whole, image.parts),
+            ] {
                 // What parts are of is asked for.
-                let given = made.map_or(program, |m| m.0).kernel();
-                let mut asked = asked(given, &case.symbols, case.limits, &mut rng)?;
-                if let Some((_, operand)) = made {
-                    asked.0 = buffers_in_parts(&asked.0, operand)?;
+                let mut asked = asked(whole, &case.symbols, case.limits, &mut rng)?;
+                if let Some(parts) = parts {
+                    asked.0 = buffers_in_parts(&asked.0, parts)?;
                 }
                 let limits = case.limits.of(program);
                 let came = agreed(subject, program, &case.symbols, &asked, limits);

@@ -49,7 +49,7 @@ fn attention_by_warpgroups_agrees_with_the_reference() {
 fn products_in_parts_give_what_multiply_adds_give() {
     let done = special(&Emulated::on("sm_90a"), 7100, 4).unwrap_or_else(|e| panic!("{e}"));
     println!("{done} programs");
-    assert!(done > 8, "{done}");
+    assert!(done > 24, "{done}");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn products_of_parts_that_lie_as_images_give_what_multiply_adds_give() {
     }
     let done = special_images(&Emulated::on("sm_90a"), 7400, 2).unwrap_or_else(|e| panic!("{e}"));
     println!("{done} programs");
-    assert!(done > 6, "{done}");
+    assert!(done > 18, "{done}");
 }
 
 #[test]

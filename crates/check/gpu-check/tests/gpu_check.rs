@@ -94,7 +94,9 @@ fn products_are_timed_stage_by_stage() {
         "bf16 256^3",
         "f16 256^3",
         "f32 256^3",
+        "bf16x3 256^3",
         "tf32 256^3",
+        "f32 as bf16 256^3",
         "i8 256^3",
         "i8 16 x",
     ];
@@ -103,8 +105,8 @@ fn products_are_timed_stage_by_stage() {
     }
     let counted = page.lines().find(|l| l.starts_with("products "));
     let counted: Vec<&str> = counted.unwrap().split_whitespace().collect();
-    // The stages, and five types as squares and with few rows.
-    let all = (rows.len() + 2 * 5).to_string();
+    // The stages, and seven types and precisions, as squares and with few rows.
+    let all = (rows.len() + 2 * 7).to_string();
     assert_eq!(
         counted[..5],
         ["products", "passed", &all, "0", "0"],

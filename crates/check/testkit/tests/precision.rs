@@ -1,145 +1,197 @@
-//! Products in bf16 when they are asked for, and only then: within the bound of the rounded factors.
-
-use graph::{ContractSpec, ConvSpec, Graph, GraphBuilder, Op, Origin};
-use layout::{DType, Dim};
-use shopfloor::{Model, ModelOptions, Precision, Session};
+//! Every precision on GPUs: random products, convolutions and attention, whose constants are laid out for it, within the
+//! bound of what is left out of their factors.
+use crate::emulated_session::Emulated;
+use cuda_emulated::EmulatedGpu;
+use expr::ExprBuilder;
+use graph::{AttentionSpec, ConvSpec, Graph, GraphBuilder, Op};
+use kernel::{Factors, Mapping};
+use layout::{DType, Dim, DimBox};
+use plan::StepWork;
+use reference::run_graph;
+use shopfloor::{Model, ModelOptions, Precision};
+use shopfloor_testkit::compare::difference;
+use shopfloor_testkit::handwritten::{node, product, values};
 use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
+use testing::Share;
 
-/// Values in -1..1, by seed.
-struct Rng(fastrand::Rng);
-
-impl Rng {
-    fn values(&mut self, n: usize) -> Vec<f32> {
-        (0..n).map(|_| 2.0 * self.0.f32() - 1.0).collect()
-    }
+/// What multiplies.
+#[derive(Clone, Debug)]
+enum Kind {
+    /// Rows, depth and columns.
+    Product([usize; 3]),
+    /// Channels of inputs and outputs, rows and columns, and steps between windows of 3 by 3.
+    Windows([usize; 4]),
+    /// Heads, tokens and elements of each.
+    Attention([usize; 3]),
 }
 
-fn tensor(shape: &[usize], v: &[f32]) -> Tensor {
-    let mut t = Tensor::zeros(DType::F32, shape).unwrap();
-    for (i, x) in v.iter().enumerate() {
-        t.set_f64(i, f64::from(*x));
-    }
-    t
+/// A graph with one product of f32, whose second factor may be a constant.
+#[derive(Clone, Debug)]
+struct Case {
+    kind: Kind,
+    constant: bool,
+    seed: u64,
 }
 
-/// A graph of one product of input `x` and a constant.
-fn product(op: Op, x: &[usize], w: &[usize], values: &[f32]) -> Graph {
-    let mut weights = WeightStore::new();
-    let id = weights.add_tensor("w", tensor(w, values)).unwrap();
-    let mut b = GraphBuilder::new("product", Arc::new(weights));
-    let dims: Vec<Dim> = x.iter().map(|&n| Dim::from(n)).collect();
-    let x = b.input("x", DType::F32, dims);
-    let w = b.weight(id).unwrap();
-    let origin = Origin {
-        name: "product".into(),
-        op_type: "product".into(),
-    };
-    let y = b.node(op, &[x, w], &["y"], &origin).unwrap();
-    b.finish(&y)
+fn dims(shape: &[usize]) -> Vec<Dim> {
+    shape.iter().map(|&n| Dim::from(n)).collect()
 }
 
-fn run(g: &Graph, precision: Precision, x: &Tensor) -> (Vec<f64>, bool) {
-    let options = ModelOptions {
-        precision,
-        ..Default::default()
-    };
-    let model = Model::from_graph("product", g, &options).unwrap();
-    let named = model.program().whys.iter().any(|w| w.pass == "precision");
-    let s = Session::builder().with_threads(1).commit(model).unwrap();
-    let y = s.run(&[("x", x)]).unwrap().into_vec();
-    let y = &y[0].1;
-    ((0..y.len()).map(|i| y.get_f64(i)).collect(), named)
-}
-
-/// Compares with sums in f64; `terms` gives the products of one result.
-fn check(what: &str, g: &Graph, x: &Tensor, terms: &dyn Fn(usize) -> Vec<f64>) {
-    let (exact, named) = run(g, Precision::F32, x);
-    assert!(!named, "{what}: bf16 without being asked for");
-    let (rounded, named) = run(g, Precision::Bf16, x);
-    assert!(named, "{what}: no decision names bf16");
-    let mut differs = false;
-    for i in 0..exact.len() {
-        let t = terms(i);
-        let (want, size): (f64, f64) = (t.iter().sum(), t.iter().map(|v| v.abs()).sum());
-        let f32s = 1e-5 * size + 1e-12;
-        assert!(
-            (exact[i] - want).abs() <= f32s,
-            "{what} at {i}: {} for {want}",
-            exact[i]
-        );
-        // Each factor is rounded by at most one part in 2^9.
-        let bound = size * (2.0 * 2f64.powi(-9) + 2f64.powi(-18)) + f32s;
-        assert!(
-            (rounded[i] - want).abs() <= bound,
-            "{what} at {i}: {} for {want}",
-            rounded[i]
-        );
-        differs |= rounded[i] != exact[i];
-    }
-    assert!(differs, "{what}: nothing was rounded");
-}
-
-#[test]
-fn matrix_products_stay_within_the_bound_of_bf16() {
-    let mut r = Rng(fastrand::Rng::with_seed(5));
-    for (m, k, n) in [
-        (1, 8, 5),
-        (7, 64, 33),
-        (20, 128, 48),
-        (3, 7, 4),
-        (50, 30, 17),
-        (1, 256, 1),
-    ] {
-        let (a, b) = (r.values(m * k), r.values(k * n));
-        let spec = ContractSpec {
-            a: vec![0, 1],
-            b: vec![1, 2],
-            out: vec![0, 2],
+impl Case {
+    fn random(seed: u64) -> Case {
+        let mut r = fastrand::Rng::with_seed(seed);
+        let mut of = |list: &[usize]| list[r.usize(..list.len())];
+        let kind = match seed % 4 {
+            0 | 1 => Kind::Product([
+                of(&[17, 64, 130, 256]),
+                of(&[8, 40, 64, 96, 256]),
+                of(&[16, 72, 128, 200]),
+            ]),
+            2 => Kind::Windows([
+                of(&[16, 24, 32, 64]),
+                of(&[16, 40, 64]),
+                of(&[9, 12]),
+                of(&[1, 2]),
+            ]),
+            _ => Kind::Attention([of(&[1, 2]), of(&[48, 64, 100]), of(&[32, 64])]),
         };
-        let g = product(Op::Contract(spec), &[m, k], &[k, n], &b);
-        let what = format!("{m}x{k}x{n}");
-        check(&what, &g, &tensor(&[m, k], &a), &|i| {
-            let (row, column) = (i / n, i % n);
-            (0..k)
-                .map(|p| f64::from(a[row * k + p]) * f64::from(b[p * n + column]))
-                .collect()
-        });
+        Case {
+            kind,
+            constant: of(&[0, 1, 1]) == 1,
+            seed,
+        }
     }
-}
 
-#[test]
-fn convolutions_stay_within_the_bound_of_bf16() {
-    let mut r = Rng(fastrand::Rng::with_seed(6));
-    for (c, h, oc, stride) in [(16, 9, 24, 1), (3, 11, 5, 2), (8, 6, 3, 1), (5, 7, 17, 1)] {
-        let (x, w) = (r.values(c * h * h), r.values(oc * c * 9));
-        let spec = ConvSpec {
-            kernel: vec![3, 3],
-            strides: vec![stride as i64; 2],
-            dilations: vec![1, 1],
-            before: vec![Dim::ONE; 2],
-            after: vec![Dim::ONE; 2],
-            groups: 1,
-            transposed: false,
-            outside: 0,
-        };
-        let g = product(Op::Conv(spec), &[1, c, h, h], &[oc, c, 3, 3], &w);
-        let out = (h - 1) / stride + 1;
-        let what = format!("{c}x{h} by {oc}, stride {stride}");
-        check(&what, &g, &tensor(&[1, c, h, h], &x), &|i| {
-            let (o, y0, x0) = (i / (out * out), i / out % out, i % out);
-            let mut t = Vec::new();
-            for ch in 0..c {
-                for tap in 0..9 {
-                    let (y, x1) = (y0 * stride + tap / 3, x0 * stride + tap % 3);
-                    let inside = (1..=h).contains(&y) && (1..=h).contains(&x1);
-                    if inside {
-                        let at = (ch * h + y - 1) * h + x1 - 1;
-                        t.push(f64::from(x[at]) * f64::from(w[(o * c + ch) * 9 + tap]));
-                    }
+    /// The shapes of the factors.
+    fn shapes(&self) -> Vec<Vec<usize>> {
+        match self.kind {
+            Kind::Product([m, k, n]) => vec![vec![m, k], vec![k, n]],
+            Kind::Windows([c, o, h, _]) => vec![vec![1, c, h, h], vec![o, c, 3, 3]],
+            Kind::Attention([h, t, e]) => vec![vec![h, t, e]; 3],
+        }
+    }
+
+    /// The graph with its inputs, `of` these values.
+    fn graph(&self, of: &dyn Fn(Tensor) -> Tensor) -> (Graph, Vec<Tensor>) {
+        let mut b = GraphBuilder::new("case", Arc::new(WeightStore::default()));
+        let (mut args, mut inputs) = (vec![], vec![]);
+        for (i, shape) in self.shapes().iter().enumerate() {
+            let made = of(values(DType::F32, shape, self.seed * 8 + i as u64));
+            let constant = self.constant && i == 1 && !matches!(self.kind, Kind::Attention(_));
+            args.push(match constant {
+                true => b.constant("w", made).unwrap(),
+                false => {
+                    inputs.push(made);
+                    b.input(["x", "y", "z"][i], DType::F32, dims(shape))
                 }
+            });
+        }
+        let op = match self.kind {
+            Kind::Product(_) => product(&[0, 1], &[1, 2], &[0, 2]),
+            Kind::Windows([.., stride]) => Op::Conv(ConvSpec {
+                kernel: vec![3, 3],
+                strides: vec![stride as i64; 2],
+                dilations: vec![1, 1],
+                before: vec![Dim::ONE; 2],
+                after: vec![Dim::ONE; 2],
+                groups: 1,
+                transposed: false,
+                outside: 0,
+            }),
+            Kind::Attention([.., e]) => {
+                let mut score = ExprBuilder::new();
+                let x = score.input(0, DType::F32);
+                let by = score.constant(1.0 / (e as f64).sqrt(), DType::F32);
+                let scaled = score.mul(x, by);
+                Op::Attention(AttentionSpec {
+                    score: score.finish(&[scaled]),
+                    undefined: Default::default(),
+                })
             }
+        };
+        let y = node(&mut b, op, &args, "out");
+        (b.finish(&[y]), inputs)
+    }
+}
+
+/// What a product may be off, relative to the sum of its terms' magnitudes: what is left out of both factors, and sums in
+/// f32.
+fn bound(precision: Precision) -> f64 {
+    match precision {
+        Precision::Exact | Precision::F32 => 2e-6,
+        Precision::Bf16x3 => 2f64.powi(-15),
+        Precision::Tf32 => 2.7 * 2f64.powi(-11),
+        Precision::Bf16 => 2.7 * 2f64.powi(-8),
+    }
+}
+
+/// What the steps of the session's plans multiply of f32 by matrix instructions.
+fn multiplied(e: &Emulated) -> Vec<Option<Factors>> {
+    let plan = e.session.plan(&DimBox::new()).unwrap();
+    let steps = plan.blocks().flat_map(|b| &b.steps);
+    let of = |s: &plan::Step| match &s.work {
+        StepWork::Kernel {
+            kernel, schedule, ..
+        } if kernel
+            .body
+            .iter()
+            .any(|s| matches!(s, kernel::Stmt::Contract { .. })) =>
+        {
+            match &schedule.mapping {
+                Mapping::Gpu(g) => Some(g.fragment.map(|f| f.factors)),
+                Mapping::Cpu(_) => None,
+            }
+        }
+        _ => None,
+    };
+    steps.filter_map(of).collect()
+}
+
+#[test]
+fn random_products_convolutions_and_attention_stay_within_the_bounds_of_every_precision() {
+    for seed in Share::cases(24, 6) {
+        let case = Case::random(seed);
+        let (graph, inputs) = case.graph(&|t| t);
+        let magnitudes = |mut t: Tensor| {
+            (0..t.len()).for_each(|i| t.set_f64(i, t.get_f64(i).abs()));
             t
-        });
+        };
+        let (of_terms, sizes) = case.graph(&magnitudes);
+        let want = &run_graph(&graph, &inputs).unwrap()[0];
+        let terms = &run_graph(&of_terms, &sizes).unwrap()[0];
+        let names = ["x", "y", "z"];
+        let given: Vec<_> = names.iter().copied().zip(&inputs).collect();
+        let name = ["a100", "h100"][(seed / 4 % 2) as usize];
+        for precision in Precision::ALL {
+            let options = ModelOptions {
+                precision,
+                ..ModelOptions::default()
+            };
+            let model = Model::from_graph("case", &graph, &options).unwrap();
+            let gpu = EmulatedGpu::named(name).unwrap();
+            let emulated = Emulated::new(name, gpu, None, model);
+            let taken = multiplied(&emulated);
+            let exact = |f: &Option<Factors>| f.is_none_or(|f| precision.allows(f));
+            assert!(taken.iter().all(exact), "{case:?}, {precision}: {taken:?}");
+            let got = emulated.answer(&given);
+            println!("{case:?} on {name}, {precision}: {taken:?}");
+            if let Kind::Attention(_) = case.kind {
+                // Weights are between 0 and 1, and sums of them are averages.
+                let apart = difference(&got, want);
+                assert!(
+                    apart <= 4.0 * bound(precision),
+                    "{case:?}, {precision}: {apart}"
+                );
+                continue;
+            }
+            for i in 0..want.len() {
+                let (w, g, t) = (want.get_f64(i), got.get_f64(i), terms.get_f64(i));
+                assert!(
+                    (w - g).abs() <= bound(precision) * t + 1e-12,
+                    "{case:?} on {name}, {precision} at {i}: {g} for {w} of terms {t}; {taken:?}"
+                );
+            }
+        }
     }
 }

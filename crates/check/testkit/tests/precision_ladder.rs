@@ -38,14 +38,24 @@ fn product() -> Graph {
     b.finish(&[y])
 }
 
-/// The kernel that computes the product on `machine`, the first of its plan that multiplies.
-fn planned(machine: &str, arch: &str, precision: Precision) -> TileProgram {
+/// The kernel that computes the product on `machine`, the first of its plan that multiplies, where the target has
+/// instructions for these factors alone, or for all.
+fn planned_by(
+    machine: &str,
+    arch: &str,
+    precision: Precision,
+    only: Option<Factors>,
+) -> TileProgram {
     let options = ProgramOptions {
         precision,
         ..ProgramOptions::default()
     };
     let program = planner::program(&product(), &options).unwrap();
-    let own = vec![(Machine::load(machine).unwrap(), ptx::target(arch))];
+    let mut target = ptx::target(arch);
+    if let (Some(gpu), Some(only)) = (&mut target.gpu, only) {
+        gpu.fragments.retain(|f| f.factors == only);
+    }
+    let own = vec![(Machine::load(machine).unwrap(), target)];
     let plan = Planner::new(own, PlanOptions::default());
     let plan = plan
         .bind(&program, &DimBox::new(), &Allotment::default())
@@ -67,6 +77,10 @@ fn planned(machine: &str, arch: &str, precision: Precision) -> TileProgram {
     found.next().unwrap()
 }
 
+fn planned(machine: &str, arch: &str, precision: Precision) -> TileProgram {
+    planned_by(machine, arch, precision, None)
+}
+
 fn factors(p: &TileProgram) -> Option<Factors> {
     match &p.schedule().mapping {
         Mapping::Gpu(g) => g.fragment.map(|f| f.factors),
@@ -77,10 +91,17 @@ fn factors(p: &TileProgram) -> Option<Factors> {
 #[test]
 fn what_a_target_lacks_is_multiplied_more_exactly() {
     let taken = |machine, arch| Precision::ALL.map(|p| factors(&planned(machine, arch, p)));
-    let (parts, tf32) = (Some(Factors::Tf32x3), Some(Factors::Tf32));
-    // bf16 rounds what is multiplied, which has instructions of its own.
-    let whole = Some(Factors::Whole);
-    assert_eq!(taken("a100", "sm_80"), [None, parts, parts, tf32, whole]);
+    let [parts, brain_parts, tf32, brain] = [
+        Factors::Tf32x3,
+        Factors::Bf16x3,
+        Factors::Tf32,
+        Factors::Bf16,
+    ]
+    .map(Some);
+    assert_eq!(
+        taken("a100", "sm_80"),
+        [None, parts, brain_parts, tf32, brain]
+    );
     assert_eq!(taken("t4", "sm_75"), [None; 5]);
 }
 
@@ -108,7 +129,7 @@ fn a_plan_is_of_the_precision_that_it_was_made_for() {
 
 /// Sums of numbers of one sign, of which nothing cancels, are not all too small.
 #[test]
-fn products_in_tf32_are_right_in_the_mean() {
+fn products_in_tf32_and_bf16_are_right_in_the_mean() {
     let graph = product();
     let positive = |mut t: Tensor| {
         (0..t.len()).for_each(|i| t.set_f64(i, t.get_f64(i).abs()));
@@ -119,16 +140,22 @@ fn products_in_tf32_are_right_in_the_mean() {
         positive(values(DType::F32, &[K, N], 4)),
     ];
     let want = run_graph(&graph, &inputs).unwrap();
-    let program = planned("a100", "sm_80", Precision::Tf32);
-    let text = ptx::emit(&program, "sm_80").unwrap();
-    let out = Tensor::zeros(DType::F32, &[M * N]).unwrap();
-    let [x, w] = inputs;
-    let got = Emulated::on("sm_80").launch(&program, &text, &[], &[x, w, out]);
-    let got = got.unwrap();
-    let off = |i: usize| got[0].get_f64(i) / want[0].get_f64(i) - 1.0;
-    let mean = (0..M * N).map(off).sum::<f64>() / (M * N) as f64;
-    println!("mean error {mean:.1e}");
-    assert!(mean.abs() < 1e-4, "{mean}");
+    for (precision, most) in [(Precision::Tf32, 1e-4), (Precision::Bf16, 8e-4)] {
+        let only = match precision {
+            Precision::Tf32 => Factors::Tf32,
+            _ => Factors::Bf16,
+        };
+        let program = planned_by("a100", "sm_80", precision, Some(only));
+        let text = ptx::emit(&program, "sm_80").unwrap();
+        let out = Tensor::zeros(DType::F32, &[M * N]).unwrap();
+        let [x, w] = inputs.clone();
+        let got = Emulated::on("sm_80").launch(&program, &text, &[], &[x, w, out]);
+        let got = got.unwrap();
+        let off = |i: usize| got[0].get_f64(i) / want[0].get_f64(i) - 1.0;
+        let mean = (0..M * N).map(off).sum::<f64>() / (M * N) as f64;
+        println!("mean error {mean:.1e}");
+        assert!(mean.abs() < most, "{precision}: {mean}");
+    }
 }
 
 #[test]
@@ -153,9 +180,11 @@ fn matrix_units_multiply_as_exactly_as_was_asked_for() {
     for (precision, taken) in [
         (Precision::Exact, None),
         (Precision::F32, Some(Factors::Tf32x3)),
+        (Precision::Bf16x3, Some(Factors::Bf16x3)),
         (Precision::Tf32, Some(Factors::Tf32)),
+        (Precision::Bf16, Some(Factors::Bf16)),
     ] {
-        let program = planned("a100", "sm_80", precision);
+        let program = planned_by("a100", "sm_80", precision, taken);
         assert_eq!(factors(&program), taken, "{precision}\n{program}");
         let text = ptx::emit(&program, "sm_80").unwrap();
         let out = Tensor::zeros(DType::F32, &[M * N]).unwrap();
@@ -166,10 +195,12 @@ fn matrix_units_multiply_as_exactly_as_was_asked_for() {
         worst.push((0..M * N).map(off).fold(0.0, f64::max));
     }
     println!("largest errors relative to the terms: {worst:?}");
-    let [exact, parts, tf32] = worst[..] else {
+    let [exact, parts, brain_parts, tf32, brain] = worst[..] else {
         panic!("{worst:?}")
     };
     // Half of a last bit for each of the terms in sequence; parts add 32 at once.
     assert!(exact < 1e-6 && parts < 3.5e-7, "{worst:?}");
     assert!((1e-6..1e-3).contains(&tf32), "{worst:?}");
+    assert!((1e-7..1e-5).contains(&brain_parts), "{worst:?}");
+    assert!((1e-4..8e-3).contains(&brain), "{worst:?}");
 }

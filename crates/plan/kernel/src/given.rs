@@ -211,6 +211,8 @@ fn fragment(text: &str) -> Read<Option<Fragment>> {
     let (input, factors, right) = match (input, input.split_once('*')) {
         ("tf32", _) => (DType::F32, Factors::Tf32, None),
         ("3xtf32", _) => (DType::F32, Factors::Tf32x3, None),
+        ("bf16(f32)", _) => (DType::F32, Factors::Bf16, None),
+        ("3xbf16", _) => (DType::F32, Factors::Bf16x3, None),
         (_, Some((left, right))) => (dtype(left)?, Factors::Whole, Some(dtype(right)?)),
         (whole, None) => (dtype(whole)?, Factors::Whole, None),
     };

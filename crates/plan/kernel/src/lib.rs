@@ -36,7 +36,7 @@ pub use bytes::whole_bytes;
 pub use call::{Called, Declared, Number, Template};
 pub use code::Code;
 pub use error::KernelError;
-pub use factors::{NEAR_TF32, PARTS_SCALE, near_tf32, parts_of_f32, whole_of_parts};
+pub use factors::{NEAR_BF16, NEAR_TF32, PARTS_DEPTH, PARTS_SCALE};
 pub use forms::Form;
 pub use given::Given;
 pub use kernel::{

@@ -82,6 +82,13 @@ pub enum Factors {
     /// f32 elements in two parts of TF32 each: three products, the one of both lower parts left out. As exact as
     /// multiply-adds, which take over where a part would be no finite or no normal number.
     Tf32x3,
+    /// f32 elements near numbers of bf16, which have 8 bits and the range of f32: one product. What is finite stays
+    /// finite; of subnormal numbers and their products matrix units may keep nothing.
+    Bf16,
+    /// f32 elements in two parts of bf16 each, some 16 bits: three products, the one of both lower parts left out.
+    /// Multiply-adds take over where a part would be no finite number. Below 2^-117 lower parts are no normal numbers, and
+    /// fewer bits count.
+    Bf16x3,
 }
 
 /// A tensor-core instruction's shape and types: `m` is 16 for one that a warp executes (`mma`), 64 for one of a
@@ -129,6 +136,14 @@ impl Fragment {
         [self.input, self.right.unwrap_or(self.input)]
     }
 
+    /// Types of both factors as the words of fragments have them.
+    pub fn multiplied(&self) -> [DType; 2] {
+        match self.factors {
+            Factors::Whole | Factors::Tf32 | Factors::Tf32x3 => self.types(),
+            Factors::Bf16 | Factors::Bf16x3 => [DType::BF16; 2],
+        }
+    }
+
     /// The instruction for sums of so many columns, where a warpgroup executes it: it has all of them.
     pub fn of_columns(self, n: u32) -> Fragment {
         match self.warps() {
@@ -152,8 +167,8 @@ impl Fragment {
     /// Instructions for one product of its size.
     pub fn products(&self) -> u32 {
         match self.factors {
-            Factors::Whole | Factors::Tf32 => 1,
-            Factors::Tf32x3 => 3,
+            Factors::Whole | Factors::Tf32 | Factors::Bf16 => 1,
+            Factors::Tf32x3 | Factors::Bf16x3 => 3,
         }
     }
 
@@ -164,7 +179,8 @@ impl Fragment {
     pub fn copies_beside(&self, copiers: u32) -> u32 {
         match self.factors {
             _ if self.warps() == 1 || copiers > 0 => 0,
-            Factors::Whole => 0,
+            // Words of bf16 are made in registers.
+            Factors::Whole | Factors::Bf16 | Factors::Bf16x3 => 0,
             Factors::Tf32 => 2,
             Factors::Tf32x3 => 4,
         }
@@ -176,6 +192,7 @@ impl Fragment {
             Factors::Whole if self.input.bits() == 8 => NumType::I8,
             Factors::Whole => NumType::from(self.input),
             Factors::Tf32 | Factors::Tf32x3 => NumType::Tf32,
+            Factors::Bf16 | Factors::Bf16x3 => NumType::Bf16,
         }
     }
 
@@ -188,6 +205,8 @@ impl Fragment {
             },
             Factors::Tf32 => "tf32".into(),
             Factors::Tf32x3 => "3xtf32".into(),
+            Factors::Bf16 => "bf16(f32)".into(),
+            Factors::Bf16x3 => "3xbf16".into(),
         }
     }
 }

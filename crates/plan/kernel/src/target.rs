@@ -151,11 +151,3 @@ pub struct Target {
     /// How near each family comes to the machine's roofs.
     pub efficiencies: EfficiencyTable,
 }
-
-impl Target {
-    /// Whether it has instructions that multiply bf16 by themselves.
-    pub fn multiplies_bf16(&self) -> bool {
-        let mut fragments = self.gpu.iter().flat_map(|g| &g.fragments);
-        self.bf16_dots || fragments.any(|f| f.input == DType::BF16)
-    }
-}

@@ -1,8 +1,8 @@
-//! What matrix instructions of TF32 multiply of f32.
+//! What matrix instructions of TF32 and bf16 multiply of f32.
 use shopfloor_kernel as kernel;
 
 use expr::{Expr, Scalar};
-use kernel::{PARTS_SCALE, near_tf32, parts_of_f32, whole_of_parts};
+use kernel::{Factors, PARTS_SCALE};
 
 /// Bits that TF32 has not.
 const BELOW: u32 = 0x1fff;
@@ -34,10 +34,12 @@ fn some() -> impl Iterator<Item = f32> {
 
 #[test]
 fn parts_of_f32_are_numbers_of_tf32_and_make_it_again() {
-    let [upper, lower] = parts_of_f32();
-    let whole = whole_of_parts();
+    let [upper, lower] = &Factors::Tf32x3.parts()[..] else {
+        panic!("two parts")
+    };
+    let whole = Factors::Tf32x3.whole();
     for x in some() {
-        let (u, l) = (of(&upper, &[x]), of(&lower, &[x]));
+        let (u, l) = (of(upper, &[x]), of(lower, &[x]));
         let again = of(&whole, &[u, l]);
         assert!(
             again == x || again.is_nan() && x.is_nan(),
@@ -63,12 +65,39 @@ fn parts_of_f32_are_numbers_of_tf32_and_make_it_again() {
 
 #[test]
 fn a_number_near_those_of_tf32_is_cut_to_a_neighbour_and_tf32_stays() {
-    let near = near_tf32();
+    let near = &Factors::Tf32.parts()[0];
     for x in some().filter(|x| x.is_finite() && x.abs() < 1e38) {
         let cut = |x: f32| f32::from_bits(x.to_bits() & !BELOW);
-        let got = cut(of(&near, &[x]));
-        assert_eq!(cut(of(&near, &[cut(x)])), cut(x), "{x:e}");
+        let got = cut(of(near, &[x]));
+        assert_eq!(cut(of(near, &[cut(x)])), cut(x), "{x:e}");
         let away = f32::from_bits(cut(x).to_bits() + BELOW + 1);
         assert!(got == cut(x) || got == away, "{x:e}: {got:e}");
+    }
+}
+
+#[test]
+fn parts_of_bf16_are_near_and_finite_where_the_f32_is() {
+    for factors in [Factors::Bf16, Factors::Bf16x3] {
+        let (parts, whole) = (factors.parts(), factors.whole());
+        for x in some() {
+            let made: Vec<f32> = parts.iter().map(|p| of(p, &[x])).collect();
+            assert!(made.iter().all(|p| p.to_bits() << 16 == 0 || p.is_nan()));
+            let again = of(&whole, &made);
+            if !x.is_finite() {
+                assert!(
+                    again == x || again.is_nan() && x.is_nan(),
+                    "{x:e}: {again:e}"
+                );
+                continue;
+            }
+            let bits = if made.len() == 1 { 8 } else { 16 };
+            // The last bit of the least number of bf16 is worth 2^-133.
+            let least = 2f64.powi(-134);
+            let off = (f64::from(again) - f64::from(x)).abs();
+            assert!(
+                off <= f64::from(x).abs() * 2f64.powi(-bits) + least,
+                "{x:e}: {made:?} are {again:e}"
+            );
+        }
     }
 }

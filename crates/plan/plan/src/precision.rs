@@ -49,7 +49,9 @@ impl Precision {
         match factors {
             Factors::Whole => true,
             Factors::Tf32x3 => self >= Precision::F32,
+            Factors::Bf16x3 => self >= Precision::Bf16x3,
             Factors::Tf32 => self >= Precision::Tf32,
+            Factors::Bf16 => self >= Precision::Bf16,
         }
     }
 }

@@ -16,10 +16,8 @@ use std::sync::Arc;
 /// What a program is made for beside its graph.
 #[derive(Clone, Debug, Default)]
 pub struct ProgramOptions {
-    /// In what type products are computed.
+    /// How exactly products of f32 are multiplied.
     pub precision: Precision,
-    /// Factors are not rounded to bf16, although that was asked for: the target has no instructions for it.
-    pub without_bf16: bool,
     /// Inputs and outputs that carry state from request to request, by name.
     pub states: Vec<(String, String)>,
     /// Every node of the model (name, operator type), for the account of what became of it.
@@ -79,8 +77,6 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
         },
         constrained: BTreeSet::new(),
         located: vec![None; graph.values.len()],
-        rounds: options.precision == Precision::Bf16 && !options.without_bf16,
-        narrowed: BTreeMap::new(),
         is_output,
         per_request: false,
         dims: Default::default(),

@@ -83,7 +83,7 @@ pub(crate) fn batched_tiles(m: &Machine, c: &Constants) -> Option<Tiles> {
         .map(|g| g.tiles.clone())
 }
 
-/// The matrix units' instructions, by the types that tensors have; f32 in TF32 is for who asks for it.
+/// The matrix units' instructions, by the types that tensors have; f32 in TF32 or bf16 is for who asks for it.
 fn fragments(m: &Machine) -> Vec<Fragment> {
     let types = [
         (DType::F16, DType::F32, Factors::Whole),
@@ -91,6 +91,7 @@ fn fragments(m: &Machine) -> Vec<Fragment> {
         (DType::I8, DType::I32, Factors::Whole),
         (DType::F32, DType::F32, Factors::Whole),
         (DType::F32, DType::F32, Factors::Tf32),
+        (DType::F32, DType::F32, Factors::Bf16),
         (DType::F64, DType::F64, Factors::Whole),
     ];
     let one = |(input, acc, factors): (DType, DType, Factors)| {

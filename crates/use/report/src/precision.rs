@@ -4,18 +4,15 @@ use layout::DType;
 use plan::{Plan, Precision, StepWork};
 use std::collections::BTreeMap;
 
-/// What a step multiplies f32 by: where its factors are f32 and how, or that they are rounded to bf16, which
-/// `asked` asks for.
-fn way(kernel: &Kernel, schedule: &Schedule, asked: Precision) -> Option<&'static str> {
+/// What a step multiplies f32 by, where its factors are f32.
+fn way(kernel: &Kernel, schedule: &Schedule) -> Option<&'static str> {
     let dtype = |t: u16| kernel.tiles[t as usize].dtype;
     let factors = kernel.body.iter().find_map(|s| match s {
         Stmt::Contract { a, .. } => Some(dtype(*a)),
         _ => None,
     });
-    match (factors?, asked) {
-        (DType::F32, _) => {}
-        (DType::BF16, Precision::Bf16) => return Some("bf16"),
-        _ => return None,
+    if factors? != DType::F32 {
+        return None;
     }
     let fragment = match &schedule.mapping {
         Mapping::Gpu(g) => g.fragment,
@@ -26,6 +23,8 @@ fn way(kernel: &Kernel, schedule: &Schedule, asked: Precision) -> Option<&'stati
         Some(Factors::Whole) => "matrix units",
         Some(Factors::Tf32) => "TF32",
         Some(Factors::Tf32x3) => "three TF32 products",
+        Some(Factors::Bf16) => "bf16",
+        Some(Factors::Bf16x3) => "three bf16 products",
     })
 }
 
@@ -37,7 +36,7 @@ pub fn precision_text(plan: &Plan, asked: Precision) -> Option<String> {
         if let StepWork::Kernel {
             kernel, schedule, ..
         } = &step.work
-            && let Some(w) = way(kernel, schedule, asked)
+            && let Some(w) = way(kernel, schedule)
         {
             *ways.entry(w).or_default() += 1;
         }

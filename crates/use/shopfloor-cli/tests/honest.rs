@@ -711,8 +711,10 @@ fn a_precision_that_a_device_lacks_is_the_next_more_exact_one() {
             "{on:?}: {line}"
         );
     }
-    let line = said(&["--on", "a100"], "bf16");
-    assert!(line.contains("by bf16"), "{line}");
+    for (asked, by) in [("bf16", "by bf16"), ("bf16x3", "by three bf16 products")] {
+        let line = said(&["--on", "a100"], asked);
+        assert!(line.contains(by), "{line}");
+    }
     let out = shopfloor(&[
         "run",
         &m,

@@ -31,12 +31,9 @@ pub struct ModelOptions {
     pub find_states: bool,
     /// Most rewrites to do, to find a bad one by bisection.
     pub fuel: Option<usize>,
-    /// In what type f32 products are computed; anything but f32 has to be asked for.
+    /// How exactly products of f32 are multiplied; anything but f32 has to be asked for. What a device has no instructions
+    /// for is multiplied more exactly.
     pub precision: Precision,
-    /// What runs it has no instructions for bf16: where that is asked for factors are not rounded, and products are more
-    /// exact.
-    #[doc(hidden)]
-    pub without_bf16: bool,
     /// By a node's name, what the ranks of its values depend on and the model is planned for: for an If
     /// 1 for the first branch and 0 for the second, for a Loop how many rounds run, for an operator that
     /// takes a tensor out of a sequence or an optional value its rank. A request that takes another is
@@ -449,7 +446,6 @@ impl Model {
                 states,
                 model_nodes,
                 precision: options.precision,
-                without_bf16: options.without_bf16,
             },
         )?;
         program.name = name.to_string();
@@ -566,26 +562,6 @@ impl Model {
         let again = self.reload(&self.options, None)?;
         let graph = again.graph()?.clone();
         Ok(self.graph.get_or_init(|| graph))
-    }
-
-    /// The model as `target` multiplies it: where that has no instructions for the precision that was asked for, the
-    /// next more exact one. Rounding to bf16 is part of the program; what else is asked for schedules decide. A graph
-    /// that was put together by hand stays as it is.
-    ///
-    /// # Errors
-    /// The file has changed since it was read.
-    #[doc(hidden)]
-    pub fn for_target(&self, target: &kernel::Target) -> Result<Model, Error> {
-        let read = self.memory.is_some() || self.path.is_file();
-        let asked = self.options.precision == Precision::Bf16 && !self.options.without_bf16;
-        if !asked || target.multiplies_bf16() || !read {
-            return Ok(self.clone());
-        }
-        let options = ModelOptions {
-            without_bf16: true,
-            ..self.options.clone()
-        };
-        self.reload(&options, None)
     }
 
     /// Fused kernels with symbolic dims.

@@ -317,7 +317,6 @@ impl SessionBuilder {
     /// As [`crate::default_engine`].
     pub fn commit(mut self, mut model: Model) -> Result<Session, Error> {
         let engine = self.engine()?;
-        model = model.for_target(engine.device().target())?;
         let given = self.workers.is_some() || self.batching.is_some();
         if let (Goal::Throughput { .. }, false) = (self.goal, given) {
             let found = crate::division::divide(&engine, &model, self.goal, self.memory)?;

@@ -380,7 +380,7 @@ fn precision(
     let (rate, now) = rates(s.machine, NumType::Bf16);
     let Some(rate) = rate else {
         return none(format!(
-            "{} has no units for bf16, so rounding to it only costs.",
+            "{} has no units for bf16: products would be as exact, and take as long, as now.",
             s.machine.name
         ));
     };
@@ -390,7 +390,7 @@ fn precision(
     };
     let reason = match new_s > 0.99 * s.now_s {
         true => format!(
-            "planned again with products in bf16 a request takes {}: its time is not in multiplying, or rounding costs what the faster units gain.",
+            "planned again with products in bf16 a request takes {}: its time is not in multiplying, or no step multiplies f32 faster.",
             units::seconds(new_s)
         ),
         false => format!(

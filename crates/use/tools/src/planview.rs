@@ -371,10 +371,7 @@ fn plan_over(
     dims: &DimBox,
     inside: bool,
 ) -> Result<Whole, Error> {
-    let (last, model) = match devices.last() {
-        Some((machine, target)) => (Some(machine.clone()), &model.for_target(target)?),
-        None => (None, model),
-    };
+    let last = devices.last().map(|(machine, _)| machine.clone());
     let workers = devices
         .iter()
         .enumerate()

@@ -42,28 +42,32 @@ impl Limits {
     /// The limits where `program` may round factors to fewer digits than they have.
     #[must_use]
     pub fn of(self, program: &TileProgram) -> Limits {
-        let rounds = match &program.schedule().mapping {
-            Mapping::Gpu(g) => g.fragment.is_some_and(|f| f.factors == Factors::Tf32),
-            Mapping::Cpu(_) => false,
+        let factors = match &program.schedule().mapping {
+            Mapping::Gpu(g) => g.fragment.map_or(Factors::Whole, |f| f.factors),
+            Mapping::Cpu(_) => Factors::Whole,
+        };
+        let Some(rounded) = rounded(factors) else {
+            return self;
         };
         Limits {
-            tolerance: match rounds {
-                true => self.tolerance.max(TF32),
-                false => self.tolerance,
-            },
+            tolerance: self.tolerance.max(rounded),
             // Terms of 1 may cancel in a sum.
-            least: if rounds {
-                self.least.max(1.0)
-            } else {
-                self.least
-            },
+            least: self.least.max(1.0),
             ..self
         }
     }
 }
 
-/// Two factors without what follows ten binary digits.
-const TF32: f64 = 1.0 / 256.0;
+/// What two factors come to without the digits that are left out of them: those behind ten of TF32, seven of bf16, or
+/// sixteen of its parts; `None` where none are.
+fn rounded(factors: Factors) -> Option<f64> {
+    match factors {
+        Factors::Whole | Factors::Tf32x3 => None,
+        Factors::Tf32 => Some(1.0 / 256.0),
+        Factors::Bf16 => Some(1.0 / 32.0),
+        Factors::Bf16x3 => Some(1.0 / 4096.0),
+    }
+}
 
 impl Case {
     pub(super) fn new(kernel: Kernel, tolerance: f64) -> Case {

@@ -47,6 +47,8 @@ struct Subject {
 impl Subject {
     fn name(&self) -> String {
         let what = match self.dtype {
+            // bf16 is a type as well.
+            DType::F32 if self.precision == Precision::Bf16 => "f32 as bf16".into(),
             DType::F32 => self.precision.to_string(),
             d => d.to_string(),
         };
@@ -74,7 +76,9 @@ fn subjects(hopper: bool, emulated: bool) -> Vec<Subject> {
         (DType::BF16, Precision::F32),
         (DType::F16, Precision::F32),
         (DType::F32, Precision::F32),
+        (DType::F32, Precision::Bf16x3),
         (DType::F32, Precision::Tf32),
+        (DType::F32, Precision::Bf16),
         (DType::I8, Precision::F32),
     ];
     let (squares, few, wide): (&[i64], &[i64], i64) = match emulated {
@@ -145,7 +149,9 @@ fn tolerance(s: &Subject) -> f64 {
         (DType::I8, _) => 0.0,
         (DType::BF16, _) => 4e-3,
         (DType::F16, _) => 5e-4,
+        (_, Precision::Bf16x3) => 2e-5,
         (_, Precision::Tf32) => 5e-4,
+        (_, Precision::Bf16) => 4e-3,
         _ => 2e-6,
     }
 }

@@ -516,7 +516,7 @@ impl<'a> BlockBuilder<'a> {
             true => BufferKind::Init,
             false => BufferKind::Arena,
         };
-        let b = self.raw_buffer(name, kind, value.dtype, packed.elements, place)?;
+        let b = self.raw_buffer(name, kind, packed.dtype(), packed.elements, place)?;
         let name = format!("pack {}", value.name);
         let mut kernel = packed.kernel;
         if kernel.name != name {

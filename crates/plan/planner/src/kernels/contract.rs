@@ -32,12 +32,6 @@ impl Lowering<'_> {
             .collect();
         a = self.fit(a, &wants[0], self.dtype(va), self.name(va))?;
         b = self.fit(b, &wants[1], self.dtype(vb), self.name(vb))?;
-        let mut types = [self.dtype(va), self.dtype(vb)];
-        if nibbles.is_none() {
-            let both = self.rounded(n, [(va, a), (vb, b)])?;
-            types = both.each_ref().map(|f| f.1);
-            [a, b] = both.map(|f| f.0);
-        }
         // Each label is split as finely as one side sees it; a side that cannot follow is moved.
         let mut splits = label_splits(spec, &a, &b);
         if nibbles.is_some() {
@@ -46,17 +40,14 @@ impl Lowering<'_> {
                 splits.insert(*label, split(mode));
             }
         }
-        let sides = [
-            (&mut a, va, &spec.a, types[0]),
-            (&mut b, vb, &spec.b, types[1]),
-        ];
-        for (side, v, labels, dtype) in sides {
+        let sides = [(&mut a, va, &spec.a), (&mut b, vb, &spec.b)];
+        for (side, v, labels) in sides {
             let fits = labels
                 .iter()
                 .zip(&side.layout.modes)
                 .all(|(l, m)| m.extent().is_one() || m.refine(&splits[l]).is_some());
             if !fits && (v != vb || nibbles.is_none()) {
-                *side = self.materialise(side, dtype, self.name(v), &self.origins(&[n]))?;
+                *side = self.materialise(side, self.dtype(v), self.name(v), &self.origins(&[n]))?;
             }
         }
         splits.retain(|_, s| s.iter().any(|e| !e.is_one()));
@@ -80,13 +71,13 @@ impl Lowering<'_> {
             .flat_map(|(_, a)| a.clone())
             .collect();
         over.arrange();
-        let ta = builder.load("a", types[0], aa, touched(&a.layout), a.ix);
+        let ta = builder.load("a", self.dtype(va), aa, touched(&a.layout), a.ix);
         let tb = match &nibbles {
             Some(f) => {
                 let dims = dims_of(&spec.b);
                 self.expand_nibbles(&mut builder, n, f, &dims)?
             }
-            None => builder.load("b", types[1], ab, touched(&b.layout), b.ix),
+            None => builder.load("b", self.dtype(vb), ab, touched(&b.layout), b.ix),
         };
         let acc = builder.fill("acc", acc_type, &out_axes, 0.0);
         builder.contract(acc, ta, tb, &over);

@@ -190,7 +190,8 @@ impl Lowering<'_> {
             return self.conv_transposed(g, n, spec);
         }
         let (vx, vw, vo) = (node.inputs[0], node.inputs[1], node.outputs[0]);
-        let ([x, w], types) = self.conv_factors(n, spec, vx, vw)?;
+        let [x, w] = self.conv_factors(n, spec, vx, vw)?;
+        let types = [vx, vw].map(|v| self.dtype(v));
         let groups = Dim::Known(spec.groups);
         let weight = self.shape(vw).to_vec();
         let c = ConvShape {
@@ -225,14 +226,14 @@ impl Lowering<'_> {
         self.close(body, g, Some(n))
     }
 
-    /// Input and weight as a convolution reads them, with their types.
+    /// Input and weight as a convolution reads them.
     fn conv_factors(
         &mut self,
         n: NodeId,
         spec: &ConvSpec,
         vx: graph::ValueId,
         vw: graph::ValueId,
-    ) -> Result<([Located; 2], [DType; 2])> {
+    ) -> Result<[Located; 2]> {
         let x = self.channels_last(n, vx, spec, true)?;
         let mut w = self.flat(n, vw)?;
         // Few channels: with weights in the input's own order the last tap and the channels become
@@ -245,13 +246,7 @@ impl Lowering<'_> {
             let nodes = self.origins(&[n]);
             w = self.copy_to(&w, self.dtype(vw), self.name(vw), &order, &nodes)?;
         }
-        // One channel per group is a sum of its own, without pairs.
-        if channels.is_one() {
-            return Ok(([x, w], [self.dtype(vx), self.dtype(vw)]));
-        }
-        let both = self.rounded(n, [(vx, x), (vw, w)])?;
-        let types = both.each_ref().map(|f| f.1);
-        Ok((both.map(|f| f.0), types))
+        Ok([x, w])
     }
 
     /// Whether the output channels of convolution `n` are lanes that read their group's few inputs one after the

@@ -10,7 +10,6 @@ mod custom;
 mod epilogue;
 mod indexed;
 mod moves;
-mod narrow;
 mod nibbles;
 mod pointwise;
 mod pool;
@@ -39,10 +38,6 @@ pub(crate) struct Lowering<'a> {
     pub constrained: std::collections::BTreeSet<(Dim, Dim)>,
     pub located: Vec<Option<Located>>,
     pub is_output: Vec<bool>,
-    /// Whether factors of f32 products are rounded to bf16.
-    pub rounds: bool,
-    /// Copies in bf16 of what products read.
-    pub narrowed: std::collections::BTreeMap<(ValueIx, String), Located>,
     /// Items made now run for every request even when they read constants only: they write a part
     /// of a value whose other parts do not.
     pub per_request: bool,

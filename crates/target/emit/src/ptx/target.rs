@@ -43,6 +43,8 @@ fn kinds() -> Vec<Kind> {
         (DType::BF16, 16, Factors::Whole),
         (DType::F32, 8, Factors::Tf32),
         (DType::F32, 8, Factors::Tf32x3),
+        (DType::F32, 16, Factors::Bf16),
+        (DType::F32, 16, Factors::Bf16x3),
     ];
     let integers = [
         (DType::I8, None),

@@ -793,6 +793,7 @@ impl<'a> Printer<'a> {
             }
             Op::Half(x, second) => self.half(to, *x, *second),
             Op::Halves(f, x, y) => self.halves(to, *f, *x, *y),
+            Op::PackNear(x, y) => self.pack_near(to, *x, *y),
             Op::Pack(d, x, y) => {
                 let (x, y) = (self.r(*x), self.r(*y));
                 self.pack(to, *d, x, y);

@@ -263,6 +263,7 @@ impl Build {
             Op::Binary(_, x, y)
             | Op::Compare(_, x, y)
             | Op::Pack(_, x, y)
+            | Op::PackNear(x, y)
             | Op::Halves(_, x, y) => of(&[x, y]),
             Op::Select(x, y, z) | Op::MulAdd(x, y, z) => of(&[x, y, z]),
             Op::Get(_)

@@ -101,6 +101,9 @@ pub enum Op {
     AnyLane(Reg),
     /// Two f32 values rounded to f16 or bf16 in one word (U32), the first in its lower half.
     Pack(DType, Reg, Reg),
+    /// Numbers of bf16 near two f32 values in one word (U32), the first in its lower half: one of the two on either side,
+    /// in the mean the f32 itself. What is finite stays finite.
+    PackNear(Reg, Reg),
     /// One of the two f16 of a word (U32), the first or the second, as an f32.
     Half(Reg, bool),
     /// The difference or the product of two words (U32) of two f16 each, rounded once.
@@ -404,6 +407,7 @@ impl Op {
             Op::Binary(_, x, y)
             | Op::Compare(_, x, y)
             | Op::Pack(_, x, y)
+            | Op::PackNear(x, y)
             | Op::Halves(_, x, y) => {
                 f(x, false);
                 f(y, false);

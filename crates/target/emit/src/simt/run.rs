@@ -15,7 +15,7 @@ use super::ir::{Inst, Op, Program, Reg, Ty};
 use expr::{Binary, Compare, Scalar, Unary};
 use kernel::OperandId;
 use layout::DType;
-use matrix::{Copies, half_bits, half_value};
+use matrix::{Copies, half_bits, half_value, near_bf16};
 use proxy::Proxy;
 use std::collections::HashMap;
 
@@ -710,6 +710,10 @@ impl<M: Memory> Machine<'_, M> {
             Op::LoadShared { array, index } => self.load_shared(*array, self.int(*index, l), l)?,
             Op::Pack(d, x, y) => {
                 let half = |r: &Reg| half_bits(f32::from_bits(self.get(*r, l) as u32), *d);
+                u64::from(half(x)) | u64::from(half(y)) << 16
+            }
+            Op::PackNear(x, y) => {
+                let half = |r: &Reg| near_bf16(f32::from_bits(self.get(*r, l) as u32));
                 u64::from(half(x)) | u64::from(half(y)) << 16
             }
             Op::Half(x, second) => {

@@ -135,6 +135,7 @@ impl Program {
             Op::AnyLane(x) => format!("%{x} in any lane"),
             Op::Shuffle(x, mask) => format!("shuffle %{x} by {mask}"),
             Op::Pack(d, x, y) => format!("pack {d} %{x}, %{y}"),
+            Op::PackNear(x, y) => format!("pack near bf16 %{x}, %{y}"),
             Op::Half(x, second) => format!("f16 {} of %{x}", u32::from(second)),
             Op::Halves(f, x, y) => format!("{} f16x2 %{x}, %{y}", f.name()),
         }

@@ -381,7 +381,7 @@ impl Verifier<'_> {
                 ..
             } => {
                 self.warpgroup_sums(fragment, sums)?;
-                let [left, right] = fragment.types();
+                let [left, right] = fragment.multiplied();
                 match a {
                     LeftFactor::Lines(a) if a.across => {
                         return Err("lines of a left factor lie across the depth".into());
@@ -494,7 +494,7 @@ impl Verifier<'_> {
                 self.together("a vote", c)?;
                 self.all(&[x, r], Ty::Bool)
             }
-            Op::Pack(_, x, y) => {
+            Op::Pack(_, x, y) | Op::PackNear(x, y) => {
                 self.all(&[x, y], Ty::F32)?;
                 self.is(r, Ty::U32)
             }

@@ -515,7 +515,7 @@ impl Printer<'_> {
             },
             Op::Load { operand, index, .. } => format!("read_{operand}(r{index})"),
             Op::LoadShared { array, index } => format!("s{array}[r{index}]"),
-            Op::Pack(..) | Op::Half(..) | Op::Halves(..) => {
+            Op::Pack(..) | Op::PackNear(..) | Op::Half(..) | Op::Halves(..) => {
                 return Err("there are no matrix instructions".into());
             }
             Op::Shuffle(..) | Op::AnyLane(_) => {

@@ -123,13 +123,18 @@ pub(crate) struct Packed {
     pub schedule: Arc<Schedule>,
 }
 
-/// A factor that is to be an image of so many lines, or two of its parts.
+impl Packed {
+    /// The type of the copy's elements.
+    pub fn dtype(&self) -> DType {
+        self.kernel.operands[1].dtype
+    }
+}
+
+/// A factor that is to be an image of so many lines, or what it is made of is.
 #[derive(Clone, Copy)]
 pub(super) struct Image {
     /// What products read.
     pub tile: TileId,
-    /// The tiles of the parts that it is made of.
-    pub parts: Option<[TileId; 2]>,
     pub lines: i64,
     /// The summed axis along which its lines lie.
     pub along: AxisId,
@@ -145,8 +150,8 @@ pub(super) struct Widened {
 }
 
 impl Image {
-    /// Whether `tile` is copied as it lies.
-    pub fn has(&self, tile: TileId) -> bool {
-        self.parts.map_or(tile == self.tile, |p| p.contains(&tile))
+    /// Whether `tile` is copied as it lies: the factor, or a part of it.
+    pub fn has(&self, kernel: &Kernel, tile: TileId) -> bool {
+        kernel.made_of_part(tile) == self.tile
     }
 }

@@ -10,13 +10,13 @@ mod spread;
 mod stage;
 
 use super::candidate::{Candidate, Image, Widened};
-use super::gpu_swizzle::group_lines;
+use super::gpu_swizzle::multiplied_lines;
 use super::product::Product;
 use super::{gpu_flat, query, tiles};
-use crate::bind::ctx::Space;
+use crate::bind::ctx::{Ctx, Space};
 use kernel::{
-    AxisId, AxisTile, Factors, Fragment, GpuMapping, Mapping, Operand, Place, Schedule, Swizzle,
-    TileId,
+    AxisId, AxisTile, Factors, Fragment, GpuMapping, GpuTarget, Mapping, Operand, PARTS_DEPTH,
+    Place, Schedule, Swizzle, TileId,
 };
 use machine::{calc, units};
 use shape::{Gpu, Numbered, Renumbered, Shape, WARP};
@@ -72,8 +72,8 @@ pub(crate) fn candidates(space: &Space, most: usize) -> Vec<Candidate> {
             (types == [left, right] || types == [right, left]) && dtype(p.acc) == f.acc
         })
     };
-    let allowed = |f: &&Fragment| space.ctx.precision.allows(f.factors);
-    let fragments = gpu.fragments.iter().filter(matches).filter(allowed);
+    let fragments = gpu.fragments.iter().filter(matches);
+    let fragments = fragments.filter(|f| offered(space.ctx, gpu, f));
     let staged = |fragment: Option<Fragment>, most: usize| {
         let g = Gpu {
             space,
@@ -121,6 +121,58 @@ pub(crate) fn candidates(space: &Space, most: usize) -> Vec<Candidate> {
     found
 }
 
+/// Whether matrix instructions multiply as exactly as was asked for, and none that does so and reads the same factors takes
+/// less time; warpgroups read those in words of others from images alone.
+fn offered(ctx: Ctx, gpu: &GpuTarget, f: &Fragment) -> bool {
+    let allowed = |f: &Fragment| ctx.precision.allows(f.factors);
+    let faster = |o: &&Fragment| {
+        let alike = (o.warps(), o.types(), o.acc) == (f.warps(), f.types(), f.acc);
+        let read = o.warps() == 1 || o.multiplied() == f.multiplied();
+        alike && read && time(o) < time(f)
+    };
+    allowed(f) && !gpu.fragments.iter().filter(faster).any(allowed)
+}
+
+/// What products of a size take, as the bits that are multiplied.
+fn time(f: &Fragment) -> u32 {
+    f.products() * f.multiplied()[0].bits()
+}
+
+/// What instructions `of` some kind multiply in the shortest time of all that are as exact as was asked for.
+pub(super) fn fastest(ctx: Ctx, of: &dyn Fn(&Fragment) -> bool) -> Option<Factors> {
+    let gpu = ctx.target.gpu.as_ref()?;
+    let found = gpu.fragments.iter().filter(|f| of(f));
+    let found = found.filter(|f| ctx.precision.allows(f.factors));
+    found.min_by_key(|f| time(f)).map(|f| f.factors)
+}
+
+/// The first `most` candidates of a product by single warps whose right factor is made of parts that lie as they are
+/// multiplied by `factors`.
+pub(super) fn of_parts(space: &Space, factors: Factors, most: usize) -> Vec<Candidate> {
+    let (Some(gpu), Some(p)) = (&space.ctx.target.gpu, Product::of(space.kernel)) else {
+        return vec![];
+    };
+    let acc = space.kernel.tiles[p.acc as usize].dtype;
+    let own = |f: &&Fragment| f.warps() == 1 && (f.factors, f.acc) == (factors, acc);
+    let ways = gpu.fragments.iter().filter(own).map(|&f| {
+        let g = Gpu {
+            space,
+            gpu,
+            image: None,
+            widened: None,
+            fragment: Some(f),
+            most,
+        };
+        g.product(&p)
+    });
+    in_turns(ways.collect())
+}
+
+/// Whether a candidate's product reads parts of a factor in its place.
+pub(super) fn has_parts(c: &Candidate) -> bool {
+    (0..c.kernel.tiles.len() as TileId).any(|t| c.kernel.parts_of(t).is_some())
+}
+
 /// Candidates of [`candidates`] whose matrix instructions read factors that lie along the depth.
 pub(super) fn along_depth(space: &Space, most: usize) -> Vec<Candidate> {
     let mut found = candidates(space, most);
@@ -159,7 +211,7 @@ pub(super) fn widening(space: &Space, widened: Widened, most: usize) -> Vec<Cand
     let of = |f: &Fragment| {
         let types = [p.a, p.b].map(dtype);
         let fits = f.warps() == 1 && types == f.types() && dtype(p.acc) == f.acc;
-        fits && space.ctx.precision.allows(f.factors)
+        fits && offered(space.ctx, gpu, f)
     };
     let ways = gpu.fragments.iter().filter(|f| of(f)).map(|&f| {
         let g = Gpu {
@@ -251,7 +303,8 @@ impl Gpu<'_> {
             let types = [p.a, p.b].map(|t| space.kernel.tiles[t as usize].dtype);
             // Threads make what is multiplied of the left factor alone.
             let left = self.image.is_some_and(|i| i.tile == p.a);
-            if types != f.types() || left && f.factors != Factors::Whole {
+            let parts = space.kernel.parts_of(p.a).is_some();
+            if types != f.types() || parts || left && f.factors != Factors::Whole {
                 return vec![];
             }
         }
@@ -356,10 +409,9 @@ impl Gpu<'_> {
 
     /// The tiles of a product that are staged, by so many stages: its factors, or what one is made of.
     fn staged(&self, p: &Product, stages: u32) -> Vec<(TileId, u32)> {
-        let parts = self.image.and_then(|i| Some((i.tile, i.parts?)));
-        let of = |t: TileId| match parts {
-            Some((made, parts)) if made == t => parts.to_vec(),
-            _ => match self.space.kernel.widened_from(t) {
+        let of = |t: TileId| match self.space.kernel.parts_of(t) {
+            Some((_, parts)) => parts.to_vec(),
+            None => match self.space.kernel.widened_from(t) {
                 Some(from) if self.widened.is_some() => from.to_vec(),
                 _ => vec![t],
             },
@@ -373,6 +425,10 @@ impl Gpu<'_> {
     fn copiers(&self) -> Vec<u32> {
         let whole = |f: &Fragment| f.factors == Factors::Whole || self.image.is_some();
         let group = self.fragment.filter(|f| f.warps() > 1);
+        // Words of bf16 are made of f32 where warps copy, of a right factor that lies as it is multiplied.
+        if group.is_some_and(|f| f.multiplied() != f.types()) && self.image.is_none() {
+            return vec![];
+        }
         if !group.as_ref().is_some_and(whole) || self.gpu.copiers.is_empty() {
             return vec![0];
         }
@@ -385,8 +441,14 @@ impl Gpu<'_> {
     fn longest(&self, f: Fragment, axis: AxisId) -> Option<u32> {
         let most = self.space.extent(axis).max(i64::from(f.k));
         let depths = self.gpu.depths.iter().copied();
+        let summed = if f.products() > 1 {
+            PARTS_DEPTH
+        } else {
+            u32::MAX
+        };
         let fits = |d: &u32| {
-            i64::from(*d) <= most && d.is_multiple_of(f.k) && group_lines(f, *d).is_some()
+            let read = d.is_multiple_of(f.k) && multiplied_lines(f, *d).is_some();
+            i64::from(*d) <= most && *d <= summed && read
         };
         depths.filter(fits).max()
     }
@@ -422,7 +484,7 @@ impl Gpu<'_> {
             return flat.collect();
         };
         // Products in parts have sums of their own every so deep.
-        let least = if f.products() > 1 { 32 } else { f.k };
+        let least = if f.products() > 1 { PARTS_DEPTH } else { f.k };
         let deep = self.gpu.threads.iter().rev().filter_map(|&threads| {
             let most = (depth / least).min(threads / 32);
             (most > 1).then(|| (threads, 1 << most.ilog2()))
@@ -578,13 +640,10 @@ impl Gpu<'_> {
         }
         let r = Renumbered::new(n, &s);
         let mut places = r.unstaged.to_vec();
-        if let Some(Image {
-            tile,
-            parts: Some(_),
-            ..
-        }) = self.image
-        {
-            places[tile as usize] = Place::Recompute;
+        for (t, place) in places.iter_mut().enumerate() {
+            if r.kernel.parts_of(t as TileId).is_some() {
+                *place = Place::Recompute;
+            }
         }
         if let Some(w) = self.widened {
             places[w.tile as usize] = Place::Recompute;
@@ -681,6 +740,12 @@ impl Gpu<'_> {
         })
     }
 
+    /// Whether a factor is made of parts.
+    fn parted(&self) -> bool {
+        let kernel = self.space.kernel;
+        (0..kernel.tiles.len() as TileId).any(|t| kernel.parts_of(t).is_some())
+    }
+
     /// What a candidate is called that shares so many bytes.
     fn described(&self, s: &Shape, g: &GpuMapping, bytes: i64) -> String {
         let deep = match s.deep {
@@ -698,6 +763,7 @@ impl Gpu<'_> {
         let image = match (self.image, self.widened) {
             (Some(_), _) => ", a constant as images of its pieces",
             (None, Some(_)) => ", 4 bits widened in registers",
+            (None, None) if self.parted() => ", a constant as it is multiplied",
             (None, None) => "",
         };
         format!(

@@ -53,7 +53,13 @@ pub(super) fn group_lines(f: Fragment, line: u32) -> Option<Swizzle> {
     Swizzle::of_lines(line.checked_mul(bits)? / 8, bits)
 }
 
-/// The same of lines that may be longer: then they lie in parts behind each other.
+/// The same of elements as they are multiplied.
+pub(super) fn multiplied_lines(f: Fragment, line: u32) -> Option<Swizzle> {
+    let bits = f.multiplied()[0].bits();
+    Swizzle::of_lines(line.checked_mul(bits)? / 8, bits)
+}
+
+/// The swizzle of [`group_lines`] for lines that may be longer: then they lie in parts behind each other.
 pub(super) fn parted_lines(f: Fragment, line: u32) -> Option<Swizzle> {
     let most = LONGEST * 8 / f.input.bits();
     match line.is_multiple_of(most) {

@@ -10,7 +10,8 @@ use super::relaid;
 use crate::bind::ctx::{Ctx, Space};
 use crate::bind::pack;
 use expr::Expr;
-use kernel::{AxisId, Factors, Kernel, Mapping, OperandId, TileId};
+use kernel::{AxisId, Factors, Fragment, Kernel, Mapping, OperandId, TileId};
+use layout::DType;
 
 /// How much longer than the best one a schedule may take, by prediction, that is tried with images.
 pub(super) const NEAR: f64 = 1.25;
@@ -41,15 +42,17 @@ fn faster(
 ) -> Option<(Candidate, Rank)> {
     let first = best.first()?.0;
     let near = best.iter().take_while(|b| b.0 <= first * NEAR);
-    let near = near.filter(|b| is_known(ctx, b));
-    let base = near.map(|b| &list[b.1]).find(|c| multiplied(c).is_some())?;
-    let multiplied = multiplied(base)?;
-    let factor = Factor::of(ctx, kernel, facts)?;
+    let near: Vec<&Candidate> = near
+        .filter(|b| is_known(ctx, b))
+        .map(|b| &list[b.1])
+        .collect();
+    let (base, multiplied) = base(ctx, &near)?;
+    let factor = Factor::of(ctx, kernel, facts, multiplied)?;
     let lines = factor.lines(base)?;
     // What threads make of factors bounds the tiles of the others.
     let widths = match multiplied {
         Factors::Whole => vec![lines],
-        Factors::Tf32 | Factors::Tf32x3 => vec![lines, 2 * lines, lines / 2],
+        _ => vec![lines, 2 * lines, lines / 2],
     };
     let tried = |lines: i64| with_lines(ctx, kernel, facts, (&factor, lines, multiplied));
     let found = widths.into_iter().filter_map(tried);
@@ -57,14 +60,29 @@ fn faster(
     (rank.0 < first * ALIKE).then_some((found, rank))
 }
 
-/// What warpgroups multiply of the factors of a candidate that may have images: one whose warps copy, or do not because
-/// threads make that of the elements.
-fn multiplied(c: &Candidate) -> Option<Factors> {
-    let Mapping::Gpu(g) = &c.schedule.mapping else {
-        return None;
+/// The candidate whose tiles images have, and what warpgroups multiply of its factors: the first whose warps copy, or do
+/// not because threads make that of the elements, as only images of bf16 let them.
+fn base<'a>(ctx: Ctx, near: &[&'a Candidate]) -> Option<(&'a Candidate, Factors)> {
+    let fragment = |c: &Candidate| match &c.schedule.mapping {
+        Mapping::Gpu(g) => g.fragment.map(|f| (f, g.copiers)),
+        Mapping::Cpu(_) => None,
     };
-    let f = g.fragment.filter(|f| f.warps() > 1)?;
-    (g.copiers > 0 || f.factors != Factors::Whole).then_some(f.factors)
+    let group = |c: &Candidate| {
+        fragment(c).is_some_and(|(f, copiers)| {
+            f.warps() > 1 && (copiers > 0 || f.factors != Factors::Whole)
+        })
+    };
+    let of = |c: &'a Candidate| {
+        let (like, _) = fragment(c)?;
+        let alike = |f: &Fragment| f.warps() > 1 && (f.types(), f.acc) == (like.types(), like.acc);
+        Some((c, gpu::fastest(ctx, &alike)?))
+    };
+    let first = near.iter().find(|c| group(c)).and_then(|c| of(c));
+    // Warpgroups without images may be far behind single warps that multiply words of bf16.
+    first.or_else(|| {
+        let mut all = near.iter().filter_map(|c| of(c));
+        all.find(|(c, f)| f.part_type() == DType::BF16 || gpu::has_parts(c))
+    })
 }
 
 /// The best candidate with images of so many lines.
@@ -79,10 +97,9 @@ fn with_lines(
     if !gpu.tiles.iter().any(fits) {
         return None;
     }
-    let (kernel, copies, parts) = read(ctx, kernel, (factor, lines, multiplied))?;
+    let (kernel, copies) = read(ctx, kernel, (factor, lines, multiplied))?;
     let image = Image {
         tile: factor.tile,
-        parts,
         lines,
         along: factor.along,
     };
@@ -99,36 +116,16 @@ fn with_lines(
     Some((found.swap_remove(rank.1), rank))
 }
 
-/// A kernel that reads copies, with these, and the tiles of the parts of a factor that it has.
-type Reading = (Kernel, Vec<(OperandId, Packed)>, Option<[TileId; 2]>);
-
-/// `kernel` with a constant factor as images of so many lines of what is multiplied of it.
+/// `kernel` with a constant factor as images of so many lines of what is multiplied of it, which it reads.
 fn read(
     ctx: Ctx,
     kernel: &Kernel,
     (factor, lines, multiplied): (&Factor, i64, Factors),
-) -> Option<Reading> {
+) -> Option<(Kernel, Vec<(OperandId, Packed)>)> {
     let space = Space::new(ctx, kernel);
-    let copy = |made| factor.copy(&space, lines, made);
-    let (kernel, copies, parts) = match multiplied {
-        Factors::Whole => (kernel.clone(), vec![(factor.operand, copy(None)?)], None),
-        Factors::Tf32 => {
-            let near = copy(Some(kernel::near_tf32()))?;
-            (kernel.clone(), vec![(factor.operand, near)], None)
-        }
-        Factors::Tf32x3 => {
-            let [upper, lower] = kernel::parts_of_f32();
-            let (upper, lower) = (copy(Some(upper))?, copy(Some(lower))?);
-            let added = OperandId::try_from(kernel.operands.len()).ok()?;
-            let (kernel, parts) = kernel.with_parts(factor.tile)?;
-            (
-                kernel,
-                vec![(factor.operand, upper), (added, lower)],
-                Some(parts),
-            )
-        }
-    };
-    Some((relaid::read_from(kernel, &copies), copies, parts))
+    relaid::in_parts(kernel, (factor.tile, factor.operand), multiplied, &|made| {
+        factor.copy(&space, lines, made)
+    })
 }
 
 /// A constant factor of a product that may be an image.
@@ -139,10 +136,11 @@ struct Factor {
     along: AxisId,
     lane: AxisId,
     product: Product,
+    multiplied: Factors,
 }
 
 impl Factor {
-    fn of(ctx: Ctx, kernel: &Kernel, facts: &Facts) -> Option<Factor> {
+    fn of(ctx: Ctx, kernel: &Kernel, facts: &Facts, multiplied: Factors) -> Option<Factor> {
         let space = Space::new(ctx, kernel);
         let p = Product::of(kernel)?;
         let constant = |t: TileId| space.source(t).is_some_and(|o| (facts.constant)(o));
@@ -161,14 +159,19 @@ impl Factor {
             along,
             lane,
             product: p,
+            multiplied,
         };
         let whole = space.extent(along) % found.vector(kernel) == 0;
         (pack::fits(&space, operand) && whole).then_some(found)
     }
 
-    /// Elements of 16 bytes.
+    /// Elements of 16 bytes of the image.
     fn vector(&self, kernel: &Kernel) -> i64 {
-        i64::from(128 / kernel.tiles[self.tile as usize].dtype.bits().max(8))
+        let dtype = match self.multiplied {
+            Factors::Whole => kernel.tiles[self.tile as usize].dtype,
+            f => f.part_type(),
+        };
+        i64::from(128 / dtype.bits().max(8))
     }
 
     /// Rows or columns of a schedule's pieces.
@@ -188,8 +191,8 @@ impl Factor {
         sizes.try_fold(1i64, |n, s| n.checked_mul(s?))
     }
 
-    /// Its images of so many lines, with what `made` makes of each element.
-    fn copy(&self, space: &Space, lines: i64, made: Option<Expr>) -> Option<Packed> {
+    /// Its images of so many lines, with what `made` makes of each element, and its type.
+    fn copy(&self, space: &Space, lines: i64, made: Option<(Expr, DType)>) -> Option<Packed> {
         let vector = self.vector(space.kernel);
         let rest = self.product.over.iter().copied();
         let rest = rest.filter(|a| *a != self.along);

@@ -74,13 +74,9 @@ pub(crate) fn choose(
     plan::pause();
     let gpu = ctx.target.gpu.is_some();
     let (given, plain) = (kernel, ordered(kernel));
-    let deep = match gpu {
-        true => relaid::along_depth(ctx, &plain, facts),
-        false => None,
-    };
-    let widening = match gpu {
-        true => relaid::widening(ctx, &plain, facts),
-        false => None,
+    let others = match gpu {
+        true => Readings::of(ctx, &plain, facts),
+        false => Readings::default(),
     };
     let (kernel, relaid) = match gpu {
         true => relaid::relaid(ctx, plain, facts),
@@ -96,15 +92,7 @@ pub(crate) fn choose(
     // What reads weights as they are packed may come late in the list.
     let most = if there { usize::MAX } else { effort };
     let mut list = with_copies(candidates(&space, facts, most)?, &relaid, most);
-    if let Some((kernel, copies)) = &deep {
-        let more = gpu::along_depth(&Space::new(ctx, kernel), most);
-        // Of equals the first is taken.
-        list.splice(0..0, with_copies(more, copies, most));
-    }
-    if let Some((kernel, copies, widened)) = &widening {
-        let more = gpu::widening(&Space::new(ctx, kernel), *widened, most);
-        list.splice(0..0, with_copies(more, copies, most));
-    }
+    others.add(ctx, &mut list, most);
     let reuses = |c: &Candidate| {
         let mut packed = c.packed.iter().filter(|(_, p)| constant(p.of));
         packed.all(|(_, p)| facts.packings(p.of).iter().any(|k| alike(k, &p.kernel)))
@@ -123,14 +111,14 @@ pub(crate) fn choose(
     let may = gpu && !facts.whole;
     // Parts are those of the kernel that reads its factors as the best candidate does.
     let first = &list[best[0].1];
-    let kernel = match (&deep, &widening) {
-        (Some((kernel, _)), _) if gpu::lies_along_depth(first) => kernel,
-        (_, Some((kernel, ..))) if gpu::widens(first) => kernel,
-        _ => kernel,
-    };
+    let kernel = others.read_by(first).unwrap_or(kernel);
     let split = may.then(|| split::best(ctx, kernel, best[0].0, best[0].2.tasks));
     if let Some(found) = split.flatten() {
-        let packed = first.packed.clone();
+        // A product is cut that reads its factors as they are.
+        let packed = match gpu::has_parts(first) {
+            true => relaid,
+            false => first.packed.clone(),
+        };
         return Ok(in_parts(kernel, found, (first, &best[0].3), packed, whys));
     }
     if gpu && ctx.pack && ctx.sweep.is_none() {
@@ -155,6 +143,61 @@ pub(crate) fn choose(
         alternatives,
     });
     Ok(choice.0)
+}
+
+/// A kernel that reads copies, and these.
+type Reading = (Kernel, Vec<(OperandId, Packed)>);
+
+/// What matrix instructions of a GPU may read in place of a kernel's constant factors.
+#[derive(Default)]
+struct Readings {
+    /// Factors along what is summed.
+    deep: Option<Reading>,
+    /// Numbers of 4 bits, of which fragments of a factor are made.
+    widening: Option<(Reading, candidate::Widened)>,
+    /// A factor of f32 in bf16.
+    rounded: Option<(Reading, kernel::Factors)>,
+}
+
+impl Readings {
+    fn of(ctx: Ctx, kernel: &Kernel, facts: &Facts) -> Readings {
+        Readings {
+            deep: relaid::along_depth(ctx, kernel, facts),
+            widening: relaid::widening(ctx, kernel, facts),
+            rounded: relaid::rounded(ctx, kernel, facts),
+        }
+    }
+
+    /// Puts the first `most` candidates of each in front of `list`: of equals the first is taken.
+    fn add(&self, ctx: Ctx, list: &mut Vec<Candidate>, most: usize) {
+        let mut first = |more: Vec<Candidate>, copies: &[(OperandId, Packed)]| {
+            list.splice(0..0, with_copies(more, copies, most));
+        };
+        if let Some((kernel, copies)) = &self.deep {
+            first(gpu::along_depth(&Space::new(ctx, kernel), most), copies);
+        }
+        if let Some(((kernel, copies), widened)) = &self.widening {
+            first(
+                gpu::widening(&Space::new(ctx, kernel), *widened, most),
+                copies,
+            );
+        }
+        if let Some(((kernel, copies), factors)) = &self.rounded {
+            first(
+                gpu::of_parts(&Space::new(ctx, kernel), *factors, most),
+                copies,
+            );
+        }
+    }
+
+    /// The kernel that reads its factors as a candidate does, where that is cut in parts as it is.
+    fn read_by(&self, c: &Candidate) -> Option<&Kernel> {
+        match (&self.deep, &self.widening) {
+            (Some((kernel, _)), _) if gpu::lies_along_depth(c) => Some(kernel),
+            (_, Some(((kernel, _), _))) if gpu::widens(c) => Some(kernel),
+            _ => None,
+        }
+    }
 }
 
 /// Candidates that are sought: the best, and those near it that read what is packed already, where something is `there`,

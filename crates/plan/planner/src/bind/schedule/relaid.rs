@@ -9,7 +9,8 @@ use super::renumber::ordered;
 use crate::bind::ctx::{Ctx, Space};
 use crate::bind::pack;
 use expr::Expr;
-use kernel::{AxisId, Kernel, OperandId, Stmt, Tile, TileId};
+use kernel::{AxisId, Factors, Kernel, OperandId, Stmt, Tile, TileId};
+use layout::DType;
 
 /// `kernel` with its constant factors as they are to lie, and the copies that it takes.
 pub(super) fn relaid(
@@ -73,7 +74,7 @@ pub(super) fn along_depth(
 }
 
 /// A kernel whose factor fragments are made of in registers, the copies that it reads, and the factor.
-type Widening = (Kernel, Vec<(OperandId, Packed)>, Widened);
+type Widening = ((Kernel, Vec<(OperandId, Packed)>), Widened);
 
 /// `kernel` with what fragments of a factor are made of in registers as these read it, numbers of 4 bits along what is
 /// summed and what scales them along the columns, the copies that it takes, and the factor; `None` where the target has
@@ -118,7 +119,63 @@ pub(super) fn widening(ctx: Ctx, kernel: &Kernel, facts: &Facts) -> Option<Widen
         found.push((operand, copy));
     }
     let kernel = read_from(kernel.clone(), &found);
-    Some((kernel, found, Widened { tile, along }))
+    Some(((kernel, found), Widened { tile, along }))
+}
+
+/// `kernel` with a constant factor as what `factors` multiplies of it, in a copy for each part, and the copies; `copy`
+/// makes one of what an expression of a type makes of each element.
+pub(super) fn in_parts(
+    kernel: &Kernel,
+    (tile, operand): (TileId, OperandId),
+    factors: Factors,
+    copy: &dyn Fn(Option<(Expr, DType)>) -> Option<Packed>,
+) -> Option<(Kernel, Vec<(OperandId, Packed)>)> {
+    let (read, _) = kernel.with_parts(tile, factors)?;
+    let parts = factors.parts().into_iter();
+    let mut made: Vec<_> = parts.map(|e| Some((e, factors.part_type()))).collect();
+    if made.is_empty() {
+        made.push(None);
+    }
+    let mut copies = vec![];
+    for (n, made) in made.into_iter().enumerate() {
+        // Those of other parts are behind all others.
+        let of = match n {
+            0 => operand,
+            n => OperandId::try_from(kernel.operands.len() + n - 1).ok()?,
+        };
+        copies.push((of, copy(made)?));
+    }
+    Some((read_from(read, &copies), copies))
+}
+
+/// A kernel that reads copies, with these, and what its product multiplies of f32.
+type Rounded = ((Kernel, Vec<(OperandId, Packed)>), Factors);
+
+/// `kernel` with its constant factor in bf16, as single warps multiply it, along its rows or columns; `None` where it has no
+/// such factor of f32 beside one that is no constant, or the target multiplies none so.
+pub(super) fn rounded(ctx: Ctx, kernel: &Kernel, facts: &Facts) -> Option<Rounded> {
+    let p = Product::of(kernel).filter(|_| kernel.ordered().is_empty())?;
+    if !ctx.pack || ctx.sweep.is_some() {
+        return None;
+    }
+    let space = Space::new(ctx, kernel);
+    let dtype = |t: TileId| kernel.tiles[t as usize].dtype;
+    let types = ([p.a, p.b].map(dtype), dtype(p.acc));
+    let factors = gpu::fastest(ctx, &|f| {
+        let own = f.warps() == 1 && (f.types(), f.acc) == types;
+        own && f.multiplied() != f.types()
+    })?;
+    let constant = |t: TileId| space.source(t).is_some_and(|o| (facts.constant)(o));
+    let sides = [(p.a, &p.rows, p.b), (p.b, &p.columns, p.a)];
+    let (tile, own, _) = sides
+        .into_iter()
+        .find(|s| constant(s.0) && !constant(s.2))?;
+    let operand = space.source(tile).filter(|&o| pack::fits(&space, o))?;
+    let (&lane, rest) = own.split_last()?;
+    let others = [&p.batch[..], rest].concat();
+    let whole = (space.extent(lane), None);
+    let copy = |made| moved(&space, operand, (&others, lane, &p.over), whole, made);
+    Some((in_parts(kernel, (tile, operand), factors, &copy)?, factors))
 }
 
 pub(super) fn reading(kernel: &Kernel, copies: &[(OperandId, Packed)]) -> Kernel {
@@ -130,6 +187,7 @@ pub(super) fn read_from(mut kernel: Kernel, copies: &[(OperandId, Packed)]) -> K
         let operand = &mut kernel.operands[*o as usize];
         operand.access.clone_from(&copy.access);
         operand.elements = layout::Dim::Known(copy.elements);
+        operand.dtype = copy.dtype();
     }
     kernel
 }
@@ -227,11 +285,11 @@ pub(super) fn moved(
     operand: OperandId,
     axes: (&[AxisId], AxisId, &[AxisId]),
     (panel, group): (i64, Option<(AxisId, i64)>),
-    made: Option<Expr>,
+    made: Option<(Expr, DType)>,
 ) -> Option<Packed> {
     let mut copy = pack::pack(space, operand, axes, panel, group)?;
-    if let Some(made) = made {
-        copy.kernel = making(&copy.kernel, made).into();
+    if let Some((made, dtype)) = made {
+        copy.kernel = making(&copy.kernel, made, dtype).into();
     }
     let ctx = Ctx {
         far: &[],
@@ -245,14 +303,16 @@ pub(super) fn moved(
     Some(copy)
 }
 
-/// A move that stores what `made` makes of each element.
-fn making(moves: &Kernel, made: Expr) -> Kernel {
+/// A move that stores what `made` makes of each element, which has a type of its own.
+fn making(moves: &Kernel, made: Expr, dtype: DType) -> Kernel {
     let mut kernel = moves.clone();
     let made_of = kernel.tiles[0].clone();
     kernel.tiles.push(Tile {
         name: "made".into(),
+        dtype,
         ..made_of
     });
+    kernel.operands[1].dtype = dtype;
     kernel.body = vec![
         Stmt::Load { dst: 0, operand: 0 },
         Stmt::Map {

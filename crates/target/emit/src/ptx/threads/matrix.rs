@@ -14,7 +14,7 @@ pub(super) fn names(f: &Fragment) -> [&'static str; 3] {
         DType::U8 => "u8",
         d => name16(d),
     };
-    let [left, right] = f.types().map(name);
+    let [left, right] = f.multiplied().map(name);
     let sums = if f.acc == DType::I32 { "s32" } else { "f32" };
     [sums, left, right]
 }
@@ -137,6 +137,22 @@ impl Printer<'_> {
         });
         self.line(format_args!("shl.b32 {}, {}, 16;", words[1], words[1]));
         self.line(format_args!("or.b32 {to}, {}, {};", words[0], words[1]));
+    }
+
+    /// `to` becomes numbers of bf16 near two f32 values, `x` in the lower half: the upper halves of sums that are rounded
+    /// towards zero, so that none is infinite whose value is finite.
+    pub(super) fn pack_near(&mut self, to: Name, x: Reg, y: Reg) {
+        let by = Arg::Single(kernel::NEAR_BF16 as f32);
+        let near = [x, y].map(|v| {
+            let (v, t, word) = (self.r(v), self.temp("tf"), self.temp("tr"));
+            self.line(format_args!("fma.rz.f32 {t}, {v}, {by}, {v};"));
+            self.line(format_args!("mov.b32 {word}, {t};"));
+            word
+        });
+        self.line(format_args!(
+            "prmt.b32 {to}, {}, {}, 30258;",
+            near[0], near[1]
+        ));
     }
 
     /// A function of two words of two f16 each.

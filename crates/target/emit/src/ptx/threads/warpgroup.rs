@@ -56,7 +56,7 @@ impl Printer<'_> {
         let [acc, left, right] = names(fragment);
         // Signs of factors, and of those in shared memory whether they lie across the depth.
         let across = u32::from(right_factor.across);
-        let more = match (fragment.input.bits(), left_factor) {
+        let more = match (fragment.multiplied()[0].bits(), left_factor) {
             (8, _) => String::new(),
             (16, LeftFactor::Lines(_)) => format!(", 1, 1, 0, {across}"),
             (16, LeftFactor::Words(_)) => format!(", 1, 1, {across}"),

@@ -1,5 +1,5 @@
-//! Contractions by matrix instructions: m16n8k16 of 16-bit floats, m16n8k8 of f32 as TF32, and m16n8k32 of 8-bit
-//! integers, whose fragments are those of 16 bits with two elements in place of one.
+//! Contractions by matrix instructions: m16n8k16 of 16-bit floats and of f32 as bf16, m16n8k8 of f32 as TF32, and
+//! m16n8k32 of 8-bit integers, whose fragments are those of 16 bits with two elements in place of one.
 //!
 //! Fragments of 16-bit floats, for lane l with g = l / 4 and p = 2 (l % 4): the left factor has rows g and g + 8 at
 //! depths p, p + 1 and p + 8, p + 9 (a0: g, p; a1: g + 8, p; a2: g, p + 8; a3: g + 8, p + 8), the right one column g
@@ -41,6 +41,11 @@ pub(super) struct Staged {
 }
 
 impl Staged {
+    /// Whether it has the rows.
+    pub(super) fn rows(&self) -> bool {
+        self.rows
+    }
+
     /// Where it lies.
     pub(super) fn home(&self) -> &Rc<SharedTile> {
         &self.home
@@ -57,7 +62,7 @@ pub(super) struct Contraction {
     pub(super) fragment: Fragment,
     pub(super) left: Left,
     pub(super) right: Staged,
-    /// Lower parts of the right factor, where the other are its upper ones.
+    /// Lower parts of the right factor, where the others are its upper ones.
     pub(super) lower: Option<Staged>,
     /// Sums of this thread by half of rows and column.
     pub(super) sums: Vec<Vec<Var>>,
@@ -87,13 +92,9 @@ impl Lower<'_> {
         let p = self.contraction(fragment, acc, factors, over)?;
         match (&p.left, fragment.factors) {
             _ if fragment.warps() > 1 => self.multiply_warpgroup(&p),
-            (Left::Staged(left), Factors::Tf32x3) => self.multiply_parts(
-                fragment,
-                &p.sums,
-                (left, &p.right),
-                (p.rows, p.columns),
-                p.depth,
-            ),
+            (Left::Staged(left), Factors::Tf32x3 | Factors::Bf16x3) => {
+                self.multiply_parts(&p, left)
+            }
             _ => self.multiply_add(
                 fragment,
                 &p.sums,
@@ -204,6 +205,17 @@ impl Lower<'_> {
             TileStorage::Formula(_) => self.kernel.parts_of(t),
             _ => None,
         };
+        let own = |f: Factors| {
+            let words = self.warpgroups() || f.part_type() == DType::BF16;
+            words && self.map.fragment.is_some_and(|own| own.factors == f)
+        };
+        if parts.is_some_and(|p| !own(p.0)) {
+            return self.fail(
+                "parts of a factor",
+                "the factor with the columns was laid out for other instructions",
+            );
+        }
+        let parts = parts.map(|p| p.1);
         let mut staged = |t: TileId| match &*self.homes[t as usize].clone() {
             TileStorage::Shared(home) => self.factor(t, home, group, (depth, None)),
             _ => self.fail(
@@ -212,8 +224,9 @@ impl Lower<'_> {
             ),
         };
         match parts {
-            Some([upper, lower]) => Ok((staged(upper)?, Some(staged(lower)?))),
-            None => Ok((staged(t)?, None)),
+            Some(&[upper, lower]) => Ok((staged(upper)?, Some(staged(lower)?))),
+            Some(&[one]) => Ok((staged(one)?, None)),
+            _ => Ok((staged(t)?, None)),
         }
     }
 
@@ -335,13 +348,22 @@ impl Lower<'_> {
                 "factors are made of them for instructions of one warp, where they lie along what is summed",
             );
         }
+        // Elements of f32 change places in words of bf16, and so do lines across the depth that lie as they are multiplied.
+        let word = self.map.fragment.map(|f| f.multiplied()[0]);
+        let beside = bits == 16 && word != self.map.fragment.map(|f| f.input);
+        if beside && deep && !self.warpgroups() {
+            return self.fail(
+                "parts of a factor",
+                "single warps read parts in bf16 that lie across what is summed",
+            );
+        }
         let from = self.deep_part(depth);
         let lines = match (bits == 32 && !deep, &made) {
             (_, Some(made)) => vec![self.number_line(made, home, from)],
             // Warpgroups find their lines by themselves.
             _ if self.warpgroups() => vec![],
             (true, _) => self.word_lines(group, home, from),
-            (false, _) => vec![self.lane_line((group, deep), home, (128 / bits).into(), from)],
+            (false, _) => vec![self.lane_line((group, deep), home, (128 / bits, beside), from)],
         };
         Ok(Staged {
             home: home.clone(),
@@ -354,12 +376,13 @@ impl Lower<'_> {
     }
 
     /// The first element of the line that this lane gives of a block at the warp's first row or column, and
-    /// its place in the line; lines are loaded in vectors of so many elements.
+    /// its place in the line; lines are loaded in vectors of so many elements, and change places where words are made of f32
+    /// of the other factor.
     fn lane_line(
         &mut self,
         (group, deep): (usize, bool),
         home: &SharedTile,
-        vector: i64,
+        (vector, beside): (u32, bool),
         from: Reg,
     ) -> (Reg, Reg) {
         let (rows, each) = (self.groups[group].rows, self.groups[group].warp);
@@ -384,11 +407,22 @@ impl Lower<'_> {
             16 => b.add(eight, eight),
             v => shifted(b, eight, (8 / v).ilog2()),
         };
+        // The two of a word are four depths apart.
+        let across = match beside {
+            true => {
+                let (pair, second) = (masked(b, lane, 6), masked(b, lane, 1));
+                let (pair, four) = (shifted(b, pair, 1), b.int(4));
+                let second = b.mul(second, four);
+                let own = b.add(pair, second);
+                b.add(third, own)
+            }
+            false => low16,
+        };
         let (own, depth) = match (rows, deep) {
             (true, true) => (low16, vectors(b, fourth)),
             (true, false) => (third, both),
             (false, true) => (both, vectors(b, third)),
-            (false, false) => (fourth, low16),
+            (false, false) => (fourth, across),
         };
         let each = b.int(each);
         let first = b.mul(warp, each);
@@ -566,10 +600,15 @@ impl Lower<'_> {
         let tall = self.groups[rows].warp / 16;
         let wide = self.groups[columns].warp / 16;
         let block = |l: &mut Self, s: &Staged, own: i64, step: i64| -> Result<[Reg; 4]> {
-            let words = l.block(s, own, step)?;
             Ok(match fragment.factors {
-                Factors::Tf32 => l.in_tf32(words),
-                _ => words,
+                Factors::Bf16 if !l.is_words(s) => {
+                    l.pairs(s, own, step)?.map(|pair| l.pair_near(pair))
+                }
+                Factors::Tf32 => {
+                    let words = l.block(s, own, step)?;
+                    l.in_tf32(words)
+                }
+                _ => l.block(s, own, step)?,
             })
         };
         for step in (0..depth).step_by(fragment.k as usize) {

@@ -5,6 +5,7 @@
 //! through shared memory or is computed where it is used. A statement that touches register tiles is
 //! unrolled along their axes, others loop.
 mod access;
+mod bf16;
 mod deep;
 mod groups;
 mod matrix;
@@ -197,6 +198,9 @@ fn fragment(
     let known = match (f.types(), f.factors) {
         ([DType::F16 | DType::BF16, _], Factors::Whole) if f.right.is_none() => Some((16, float)),
         ([DType::F32, _], Factors::Tf32 | Factors::Tf32x3) if f.right.is_none() => Some((8, float)),
+        ([DType::F32, _], Factors::Bf16 | Factors::Bf16x3) if f.right.is_none() => {
+            Some((16, float))
+        }
         ([DType::I8 | DType::U8, DType::I8 | DType::U8], Factors::Whole) => Some((32, whole)),
         _ => None,
     };
@@ -208,7 +212,7 @@ fn fragment(
     if !shape || known != Some((f.k, f.acc)) {
         return Err((
             "fragment",
-            "mma.m16n8k16 of f16 or bf16 and mma.m16n8k8 of f32 as TF32 into f32, mma.m16n8k32 of 8-bit integers into i32, and the same of 64 rows and 8 to 256 columns by a warpgroup are printed"
+            "mma.m16n8k16 of f16, bf16 or f32 as bf16 and mma.m16n8k8 of f32 as TF32 into f32, mma.m16n8k32 of 8-bit integers into i32, and the same of 64 rows and 8 to 256 columns by a warpgroup are printed"
                 .into(),
         ));
     }

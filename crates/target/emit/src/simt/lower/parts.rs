@@ -1,4 +1,5 @@
-//! Products of f32 by matrix instructions of TF32, as exact as multiply-adds.
+//! Products of f32 by matrix instructions of two parts of each factor: of TF32, as exact as multiply-adds, or of bf16,
+//! whose upper part is the nearest number of bf16, and the lower one that nearest to what is left.
 //!
 //! An f32 is the sum of two parts with 11 bits of mantissa each, but for its last two bits: the one nearest to it, and
 //! what is left, which f32 arithmetic gives exactly. The product of both lower parts is below the last bit of f32 and
@@ -7,18 +8,18 @@
 //! Matrix units cut what they add: every [`CHUNK`] of depth begins with sums of its own, which f32 multiply-adds add to
 //! the whole. Measured on an H100, the result is nearer to the true one than that of multiply-adds.
 //!
-//! Factors are [`SCALE`] times as large before they are cut in two, so that no part of any of them is below the least
-//! normal number, of which matrix units lose bits; the sums are made smaller as they are added. Where a factor or a
+//! Factors are [`kernel::Factors::scale`] times as large before they are cut in two, so that no part of TF32 is below the
+//! least normal number, of which matrix units lose bits; the sums are made smaller as they are added. Where a factor or a
 //! sum is too large for that, infinite or no number, the sums are no finite numbers: then the warp computes the chunk by
 //! multiply-adds of the same elements in shared memory.
-use super::matrix::{Staged, fragment_sums};
+use super::matrix::{Contraction, Staged, fragment_sums};
 use super::state::{Lower, Result};
 use crate::simt::ir::{Inst, Op, Reg, Ty, Var};
 use expr::{Binary, Unary};
-use kernel::{Fragment, PARTS_SCALE as SCALE};
+use kernel::{Factors, Fragment, PARTS_SCALE as SCALE};
 
 /// Depth of the sums that the matrix unit adds up alone.
-pub(super) const CHUNK: i64 = 32;
+pub(super) const CHUNK: i64 = kernel::PARTS_DEPTH as i64;
 /// Half of the last bit of the upper part, and the upper part's bits.
 const HALF: i64 = 0x1000;
 const UPPER: i64 = 0xffff_e000;
@@ -40,15 +41,13 @@ struct Parts {
 }
 
 impl Lower<'_> {
-    /// The products of all fragments, added to the sums.
-    pub(super) fn multiply_parts(
-        &mut self,
-        fragment: Fragment,
-        sums: &[Vec<Var>],
-        (left, right): (&Staged, &Staged),
-        (rows, columns): (usize, usize),
-        depth: i64,
-    ) -> Result<()> {
+    /// The products of all fragments, added to the sums, with a left factor in shared memory.
+    pub(super) fn multiply_parts(&mut self, p: &Contraction, left: &Staged) -> Result<()> {
+        let right = match &p.lower {
+            Some(lower) => Elements::Parts([&p.right, lower]),
+            None => Elements::Whole(&p.right),
+        };
+        let (fragment, sums, depth) = (p.fragment, &p.sums, p.depth);
         let own: Vec<Vec<Var>> = sums
             .iter()
             .map(|line| line.iter().map(|_| self.b.var(Ty::F32)).collect())
@@ -57,12 +56,12 @@ impl Lower<'_> {
             let to = depth.min(from + CHUNK);
             let zero = self.b.float(0.0, Ty::F32);
             own.iter().flatten().for_each(|&v| self.b.set(v, zero));
-            let sides = (self.groups[rows].warp / 16, self.groups[columns].warp / 16);
+            let sides = [p.rows, p.columns].map(|g| self.groups[g].warp / 16);
             for step in (from..to).step_by(fragment.k as usize) {
-                self.multiply_step(fragment, &own, (left, right), sides, step)?;
+                self.multiply_step(fragment, &own, (left, right), sides.into(), step)?;
             }
-            let factors = (left, Elements::Whole(right));
-            self.take_parts(sums, &own, factors, (rows, columns), (from, to))?;
+            let groups = (p.rows, p.columns);
+            self.take_parts(sums, &own, (left, right), groups, (from, to))?;
         }
         Ok(())
     }
@@ -80,7 +79,8 @@ impl Lower<'_> {
         let odd = self.odd(own);
         let plain = self.b.op(Ty::Bool, Op::Unary(Unary::Not, odd));
         self.guarded(Some(plain), |l| {
-            let back = l.b.float(1.0 / (SCALE * SCALE), Ty::F32);
+            let scale = l.map.fragment.map_or(1.0, |f| f.factors.scale());
+            let back = l.b.float(1.0 / (scale * scale), Ty::F32);
             for (&sum, &part) in sums.iter().flatten().zip(own.iter().flatten()) {
                 let (sum_now, part) = (l.b.get(sum), l.b.get(part));
                 let both = l.b.op(Ty::F32, Op::MulAdd(part, back, sum_now));
@@ -98,23 +98,22 @@ impl Lower<'_> {
         &mut self,
         fragment: Fragment,
         sums: &[Vec<Var>],
-        (left, right): (&Staged, &Staged),
+        (left, right): (&Staged, Elements),
         (tall, wide): (i64, i64),
         step: i64,
     ) -> Result<()> {
+        let left = Elements::Whole(left);
         let (few, many, first) = match tall <= wide {
             true => (tall, wide, left),
             false => (wide, tall, right),
         };
         let mut held: Vec<Parts> = vec![];
         for n in 0..few {
-            let words = self.block(first, n * 16, step)?;
-            held.push(self.in_parts(words));
+            held.push(self.block_in_parts(fragment, first, n * 16, step)?);
         }
         for n in 0..many {
             let second = if tall <= wide { right } else { left };
-            let words = self.block(second, n * 16, step)?;
-            let own = self.in_parts(words);
+            let own = self.block_in_parts(fragment, second, n * 16, step)?;
             let with = |m: usize| match tall <= wide {
                 true => (m, n as usize, &held[m], &own),
                 false => (n as usize, m, &own, &held[m]),
@@ -154,20 +153,41 @@ impl Lower<'_> {
         self.b.op(Ty::F32, Op::MulAdd(x, by, x))
     }
 
-    /// Words in two parts, [`SCALE`] times as large.
-    fn in_parts(&mut self, words: [Reg; 4]) -> Parts {
-        let both = words.map(|w| {
-            let x = self.b.op(Ty::F32, Op::Bits(w));
-            let [upper, rest] = self.value_in_parts(x);
-            [upper, rest].map(|v| self.b.op(Ty::U32, Op::Bits(v)))
-        });
-        Parts {
+    /// The words of the block of 16 rows or columns, as deep as a fragment, in two parts.
+    fn block_in_parts(
+        &mut self,
+        fragment: Fragment,
+        e: Elements,
+        own: i64,
+        depth: i64,
+    ) -> Result<Parts> {
+        let s = match e {
+            Elements::Whole(s) => s,
+            Elements::Parts([upper, lower]) => {
+                return Ok(Parts {
+                    upper: self.block(upper, own, depth)?,
+                    lower: self.block(lower, own, depth)?,
+                });
+            }
+        };
+        let both = match fragment.factors {
+            Factors::Bf16x3 => {
+                let pairs = self.pairs(s, own, depth)?;
+                pairs.map(|pair| self.pair_in_parts(pair))
+            }
+            _ => self.block(s, own, depth)?.map(|w| {
+                let x = self.b.op(Ty::F32, Op::Bits(w));
+                let parts = self.value_in_parts(x);
+                parts.map(|v| self.b.op(Ty::U32, Op::Bits(v)))
+            }),
+        };
+        Ok(Parts {
             upper: both.map(|b| b[0]),
             lower: both.map(|b| b[1]),
-        }
+        })
     }
 
-    /// An f32 in two parts, [`SCALE`] times as large: the upper and the lower one.
+    /// An f32 in two parts of TF32, [`SCALE`] times as large: the upper and the lower one.
     pub(super) fn value_in_parts(&mut self, x: Reg) -> [Reg; 2] {
         let by = self.b.float(SCALE, Ty::F32);
         let (half, bits) = (
@@ -239,8 +259,9 @@ impl Lower<'_> {
                 None => Ok(self.element(right, column, depth)),
             },
             Elements::Parts(parts) => {
+                let own = self.map.fragment.map_or(Factors::Whole, |f| f.factors);
                 let parts = parts.map(|p| self.element(p, column, depth));
-                let whole = self.expr(&kernel::whole_of_parts(), &parts, None, None)?;
+                let whole = self.expr(&own.whole(), &parts, None, None)?;
                 Ok(whole[0])
             }
         }

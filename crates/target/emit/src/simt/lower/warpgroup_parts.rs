@@ -34,8 +34,8 @@ impl Parts {
 /// Parts of both factors that are multiplied, the small products first.
 pub(super) fn products_of(factors: Factors) -> &'static [(usize, usize)] {
     match factors {
-        Factors::Tf32x3 => &[(1, 0), (0, 1), (0, 0)],
-        Factors::Whole | Factors::Tf32 => &[(0, 0)],
+        Factors::Tf32x3 | Factors::Bf16x3 => &[(1, 0), (0, 1), (0, 0)],
+        Factors::Whole | Factors::Tf32 | Factors::Bf16 => &[(0, 0)],
     }
 }
 
@@ -80,7 +80,13 @@ impl Lower<'_> {
         let Left::Staged(left) = &p.left else {
             return self.fail("left factor", "warpgroups read it from shared memory");
         };
-        let in_parts = fragment.factors == Factors::Tf32x3;
+        if fragment.multiplied() != fragment.types() {
+            return self.fail(
+                "factors of warpgroups",
+                "words of bf16 are made of f32 where warps of their own copy",
+            );
+        }
+        let in_parts = fragment.products() > 1;
         if in_parts && p.depth > CHUNK {
             return self.fail(
                 "depth",
@@ -149,9 +155,9 @@ impl Lower<'_> {
             });
             self.shared.len() as u32 - 1
         };
-        let arrays = match factors {
-            Factors::Tf32x3 => vec![array("upper parts"), array("lower parts")],
-            Factors::Whole | Factors::Tf32 => vec![array("tf32")],
+        let arrays = match products_of(factors).len() {
+            1 => vec![array("tf32")],
+            _ => vec![array("upper parts"), array("lower parts")],
         };
         Parts { home, arrays }
     }

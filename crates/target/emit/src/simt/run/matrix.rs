@@ -36,6 +36,19 @@ pub(super) fn half_bits(v: f32, d: DType) -> u16 {
     }
 }
 
+/// The bits of a bf16 near `v`: `v` and [`kernel::NEAR_BF16`] of it, rounded towards zero, which no finite number leads
+/// beyond the greatest.
+pub(super) fn near_bf16(v: f32) -> u16 {
+    // Exact.
+    let sum = f64::from(v) * (1.0 + kernel::NEAR_BF16);
+    let near = sum as f32;
+    let bits = match f64::from(near).abs() > sum.abs() {
+        true => near.to_bits() - 1,
+        false => near.to_bits(),
+    };
+    (bits >> 16) as u16
+}
+
 pub(super) fn half_value(bits: u16, d: DType) -> f64 {
     match d {
         DType::BF16 => half::bf16::from_bits(bits).into(),
@@ -243,8 +256,8 @@ impl<M: Memory> Machine<'_, M> {
         active: &[usize],
     ) -> R<()> {
         // Elements in a word, and lanes that have a row's or column's.
-        let each = 32 / f.input.bits() as usize;
-        let [left_type, right_type] = f.types();
+        let [left_type, right_type] = f.multiplied();
+        let each = 32 / left_type.bits() as usize;
         let half = 4 * each;
         for first in self.warps(active)? {
             let mut left = [[0f64; DEEPEST]; 16];

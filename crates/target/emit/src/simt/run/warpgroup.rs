@@ -157,7 +157,8 @@ impl<M: Memory> Machine<'_, M> {
         (f, words, began): (&Fragment, &[Reg; 4], &[[u64; 4]]),
         first: usize,
     ) -> R<Vec<f64>> {
-        let (deep, each) = (f.k as usize, (32 / f.input.bits()) as usize);
+        let [left, _] = f.multiplied();
+        let (deep, each) = (f.k as usize, (32 / left.bits()) as usize);
         let mut out = vec![0.0; ROWS * deep];
         for (lane, own) in began.iter().enumerate() {
             if words.map(|r| self.get(r, first + lane)) != *own {
@@ -168,7 +169,7 @@ impl<M: Memory> Machine<'_, M> {
                 let at = (row + i % 2 * 8) * deep + depth + i / 2 * 4 * each;
                 match each {
                     1 => out[at] = f32::from_bits(bits as u32 & TF32).into(),
-                    _ => out[at..at + 2].copy_from_slice(&halves(f.input, bits)),
+                    _ => out[at..at + 2].copy_from_slice(&halves(left, bits)),
                 }
             }
         }

@@ -131,7 +131,7 @@ fn order(
                 .and_then(|t| t.stride())
                 .is_some_and(|s| s.is_one())
         };
-        let along = image.filter(|i| i.has(tile)).map(|i| i.along);
+        let along = image.filter(|i| i.has(kernel, tile)).map(|i| i.along);
         let last = axes.iter().find(|a| match along {
             Some(along) => **a == along,
             None => unit(a),

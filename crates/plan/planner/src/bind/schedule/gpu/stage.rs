@@ -87,7 +87,7 @@ impl Gpu<'_> {
                     }
                 }
             };
-            let image = self.image.is_some_and(|i| i.has(tile));
+            let image = self.image.is_some_and(|i| i.has(kernel, tile));
             places[tile as usize] = match image {
                 true => Place::Image { stages },
                 false => Place::Shared { swizzle, stages },
