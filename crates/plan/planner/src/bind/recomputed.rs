@@ -40,7 +40,8 @@ struct Gain {
 pub(super) fn recomputed(
     program: &Program,
     ctxs: &[Ctx],
-    (prior, known): (&Prior, &dyn Fn(&[Item]) -> bool),
+    prior: &Prior,
+    known: impl Fn(&[Item]) -> bool,
     (memo, whys): (&mut Memo, &mut Vec<Why>),
 ) -> Option<Program> {
     let &ctx = ctxs.last()?;
