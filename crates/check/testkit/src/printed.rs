@@ -85,9 +85,12 @@ pub fn printed(model: &Model, on: &On, dims: &DimBox) -> Result<Printed, String>
 }
 
 fn steps(plan: &Plan, on: &On, out: &mut Printed) -> Result<(), String> {
-    let mut before: Option<TileProgram> = None;
+    // The steps of a launch so far.
+    let mut launch: Vec<TileProgram> = vec![];
     for s in plan.blocks().flat_map(|b| b.init.iter().chain(&b.steps)) {
-        let first = before.take();
+        if !s.joined {
+            launch.clear();
+        }
         let StepWork::Kernel {
             kernel, schedule, ..
         } = &s.work
@@ -113,14 +116,15 @@ fn steps(plan: &Plan, on: &On, out: &mut Printed) -> Result<(), String> {
             step: s.name.clone(),
             text: text.map_err(|e| fail(e.to_string()))?,
         });
-        if let (true, Some(first), Some(g)) = (s.joined, &first, &on.target.gpu) {
-            let both = ptx::joined(first, &program, &g.arch);
+        launch.push(program);
+        if let (true, Some(g)) = (s.joined, &on.target.gpu) {
+            let all: Vec<&TileProgram> = launch.iter().collect();
+            let both = ptx::joined(&all, &g.arch);
             out.code.push(Code {
                 step: format!("{}, in the launch before it", s.name),
                 text: both.map_err(|e| fail(e.to_string()))?.text,
             });
         }
-        before = Some(program);
     }
     Ok(())
 }

@@ -346,8 +346,11 @@ fn a_message_that_is_called_off_leaves_the_stream_where_it_was() {
             all
         };
         let want = run(0);
-        // A request is two launches.
-        let most = if resident { 3 } else { 2 };
+        // A request is the launches of its steps but those that are part of another's.
+        let plan = s.plan(&dims).unwrap();
+        let steps = plan.blocks().flat_map(|b| &b.steps);
+        let launches = steps.filter(|s| !s.joined).count() as u64;
+        let most = if resident { 3 } else { launches };
         assert_eq!(run(most), want, "resident: {resident}");
     }
 }

@@ -206,7 +206,7 @@ fn what_the_driver_refuses_is_the_requests_error() {
     let run = || s.run(&[("x", &x)]).map(|o| o.into_vec().remove(0).1);
     let want = want(3);
     near(&run().unwrap(), &want);
-    b.driver.inject(0, Fault::Launch { at: 2 });
+    b.driver.inject(0, Fault::Launch { at: 1 });
     let e = run().unwrap_err().to_string();
     assert!(e.contains("step '") && e.contains("made to fail"), "{e}");
     near(&run().unwrap(), &want);

@@ -99,7 +99,7 @@ fn joined(plan: &Plan) -> (usize, usize) {
     (steps.iter().filter(|j| **j).count(), steps.len())
 }
 
-/// Texts of the launches of two steps.
+/// Texts of the launches of several steps.
 fn texts(plan: &Plan, arch: &str) -> Vec<String> {
     let steps: Vec<&Step> = plan.blocks().flat_map(|b| &b.steps).collect();
     let program = |s: &Step| match &s.work {
@@ -108,24 +108,130 @@ fn texts(plan: &Plan, arch: &str) -> Vec<String> {
         } => TileProgram::new(kernel.clone(), schedule.clone()).unwrap(),
         StepWork::Host { .. } => panic!("a kernel"),
     };
-    let pairs = steps.windows(2).filter(|w| w[1].joined);
-    pairs
-        .map(|w| {
-            ptx::joined(&program(w[0]), &program(w[1]), arch)
-                .unwrap()
-                .text
-        })
-        .collect()
+    let mut launches: Vec<Vec<TileProgram>> = vec![];
+    for s in steps {
+        match launches.last_mut().filter(|_| s.joined) {
+            Some(launch) => launch.push(program(s)),
+            None => launches.push(vec![program(s)]),
+        }
+    }
+    launches.retain(|l| l.len() > 1);
+    let text = |l: &Vec<TileProgram>| {
+        let all: Vec<&TileProgram> = l.iter().collect();
+        ptx::joined(&all, arch).unwrap().text
+    };
+    launches.iter().map(text).collect()
+}
+
+/// x times what two small products make of the means of its columns: as networks weigh channels.
+fn gated(pixels: Dim, top: i64, channels: usize, few: usize) -> Model {
+    let mut weights = WeightStore::new();
+    let mut weight = |name: &str, shape: &[usize], seed: u64| {
+        let t = values(DType::F32, shape, seed);
+        weights.add_tensor(name, t).unwrap()
+    };
+    let (down, up) = (
+        weight("down", &[channels, few], 1),
+        weight("up", &[few, channels], 2),
+    );
+    let mut b = GraphBuilder::new("gated", Arc::new(weights));
+    let x = b.input("x", DType::F32, vec![pixels, Dim::from(channels)]);
+    let (down, up) = (b.weight(down).unwrap(), b.weight(up).unwrap());
+    let sum = Op::Reduce {
+        monoid: Monoid::sum(DType::F32, DType::F32),
+        axes: vec![0],
+        keep: true,
+    };
+    let pooled = node(&mut b, sum, &[x], "pool");
+    let product = || product(&[0, 2], &[2, 1], &[0, 1]);
+    let map = |f: &dyn Fn(&mut ExprBuilder, &[u32]) -> u32, inputs: u32| {
+        let mut e = ExprBuilder::new();
+        let own: Vec<u32> = (0..inputs).map(|i| e.input(i, DType::F32)).collect();
+        let r = f(&mut e, &own);
+        Op::Map(e.finish(&[r]))
+    };
+    let h = node(&mut b, product(), &[pooled, down], "down");
+    let relu = map(&|e, v| functions::relu(e, v[0], DType::F32), 1);
+    let h = node(&mut b, relu, &[h], "relu");
+    let gate = node(&mut b, product(), &[h, up], "up");
+    let gate_of = map(&|e, v| functions::sigmoid(e, v[0]), 1);
+    let gate = node(&mut b, gate_of, &[gate], "gate");
+    let out = node(&mut b, map(&|e, v| e.mul(v[0], v[1]), 2), &[x, gate], "out");
+    // Somebody else reads the gate, too: it is a step.
+    let graph = b.finish(&[out, gate]);
+    let mut dims = DimBox::new();
+    dims.insert("pixels", 1, top);
+    let options = ModelOptions {
+        dims,
+        ..ModelOptions::default()
+    };
+    Model::from_graph("gated", &graph, &options).unwrap()
+}
+
+/// Steps that would have several tasks have one, and a launch has several of them in a row.
+#[test]
+fn small_products_in_a_row_are_part_of_one_launch() {
+    if !testing::turn("small_products_in_a_row_are_part_of_one_launch") {
+        return;
+    }
+    for (gpu, arch, pixels, channels, few) in [
+        ("h100", "sm_90a", 196, 96, 24),
+        ("a100", "sm_80", 49, 64, 16),
+        ("t4", "sm_75", 196, 96, 24),
+    ] {
+        let make = |pixels| gated(pixels, 200, channels, few);
+        let b = bench(gpu, Launch::Steps, make(Dim::Known(pixels)));
+        let plan = b.plan();
+        let steps: Vec<&Step> = plan.blocks().flat_map(|b| &b.steps).collect();
+        let in_a_row = steps.windows(2).any(|w| w[0].joined && w[1].joined);
+        assert!(in_a_row, "{gpu}: {:?}", joined(&plan));
+        let reference = make(Dim::Known(pixels));
+        let x = values(DType::F32, &[pixels as usize, channels], 3);
+        let (got, launches) = b.counted(&x);
+        let (few_steps, all) = joined(&plan);
+        assert_eq!(launches, (all - few_steps) as u64, "{gpu}");
+        agrees(&reference, &x, &got);
+        let mut clock = Timeline::default();
+        let timed = b.session.run_timed(&[("x", &x)], &mut clock).unwrap();
+        assert_eq!(of(timed.into_vec()), got);
+        assembled(arch, &texts(&plan, arch));
+        let b = bench(gpu, Launch::Graph, make(Dim::sym("pixels")));
+        for (seed, pixels) in [3, 200, 3, 1].into_iter().enumerate() {
+            let x = values(DType::F32, &[pixels, channels], seed as u64);
+            agrees(&reference_of(&make, pixels), &x, &b.counted(&x).0);
+        }
+    }
+}
+
+/// The model for so many pixels.
+fn reference_of(make: &dyn Fn(Dim) -> Model, pixels: usize) -> Model {
+    make(Dim::from(pixels))
+}
+
+/// ptxas takes all of `texts`, without spills.
+pub fn assembled(arch: &str, texts: &[String]) {
+    let ptxas = match tool("ptxas") {
+        Ok(tool) => tool,
+        Err(why) => return testing::skip("ptxas: launches of several steps", &why),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kernel.ptx");
+    for text in texts {
+        std::fs::write(&file, text).unwrap();
+        let mut command = Command::new(&ptxas);
+        command.args([&format!("-arch={arch}"), "-Werror", "-warn-spills"]);
+        let out = command
+            .args(["-o", "/dev/null"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{arch}: {said}\n{text}");
+    }
 }
 
 #[test]
 fn their_launches_are_assembled_without_spills() {
-    let ptxas = match tool("ptxas") {
-        Ok(tool) => tool,
-        Err(why) => return testing::skip("ptxas: launches of two steps", &why),
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("kernel.ptx");
     for (gpu, arch, rows, size) in [
         ("h100", "sm_90a", 1, (4096, 64)),
         ("h100", "sm_90a", 40, (4096, 96)),
@@ -133,18 +239,7 @@ fn their_launches_are_assembled_without_spills() {
         ("t4", "sm_75", 1, (4096, 64)),
     ] {
         let b = bench(gpu, Launch::Steps, model(Dim::Known(rows), 1, size));
-        for text in texts(&b.plan(), arch) {
-            std::fs::write(&file, &text).unwrap();
-            let mut command = Command::new(&ptxas);
-            command.args([&format!("-arch={arch}"), "-Werror", "-warn-spills"]);
-            let out = command
-                .args(["-o", "/dev/null"])
-                .arg(&file)
-                .output()
-                .unwrap();
-            let said = String::from_utf8_lossy(&out.stderr);
-            assert!(out.status.success(), "{arch}: {said}\n{text}");
-        }
+        assembled(arch, &texts(&b.plan(), arch));
     }
 }
 
@@ -229,7 +324,8 @@ fn a_plan_that_is_wrong_about_them_is_refused() {
     };
     let steps = &good.blocks().next().unwrap().steps;
     let at = steps.iter().position(|s| s.joined).unwrap();
-    for i in (0..steps.len()).filter(|&i| i != at) {
+    let may = |i: usize| i > 0 && steps[i].may_join(&steps[i - 1], i, &good.dims);
+    for i in (0..steps.len()).filter(|&i| !may(i)) {
         let e = changed(&|s| s[i].joined = true).unwrap_err();
         assert!(e.contains("joined"), "{e}");
     }

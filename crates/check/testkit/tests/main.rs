@@ -42,6 +42,7 @@ mod prewarm;
 mod random;
 mod ranges;
 mod readers;
+mod recomputed_steps;
 mod recurrent;
 mod resident_device;
 mod resident_life;

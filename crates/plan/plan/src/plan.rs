@@ -297,7 +297,7 @@ pub struct Step {
     #[serde(default)]
     pub taken: bool,
     /// Where steps are launched it has no launch of its own: of the tasks of the step before it that one of its
-    /// tasks needs, the CTA that ends last runs it. See [`Step::may_join`].
+    /// tasks needs, the CTA that ends last runs it. The step before may be joined, too. See [`Step::may_join`].
     #[serde(default)]
     pub joined: bool,
 }
@@ -357,7 +357,6 @@ impl Step {
         self.device == before.device
             && printed(self)
             && printed(before)
-            && !before.joined
             && self.waits.iter().any(needs)
     }
 

@@ -35,7 +35,7 @@ pub mod internals {
     pub use crate::bind::schedule::renumber::{numbered_as, with_lanes_last};
     pub use crate::bind::waits::{Bytes, DisjointWrites, Touch, lives, waits};
     pub use crate::fuse::order::Order as GroupOrder;
-    pub use crate::merge::{join, joinings};
+    pub use crate::merge::{Joinable, join, joinings};
     pub use crate::relayout::{Order, Region, regions, relaid, without_copies};
     pub use crate::split::{apart, partings};
 }

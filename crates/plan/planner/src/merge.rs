@@ -23,6 +23,18 @@ const FAMILIES: [Family; 6] = [
     Family::Move,
 ];
 
+/// Families of kernels with a product.
+const FACTORED: [Family; 2] = [Family::Contract, Family::Conv];
+
+/// Which pairs are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joinable {
+    /// Those whose second kernel has no product.
+    Readers,
+    /// All: a factor of a product may be what the first kernel makes.
+    All,
+}
+
 /// The items at two places of a segment as one, which stands at the second's.
 #[derive(Clone, Debug)]
 pub struct ItemMerge {
@@ -33,7 +45,7 @@ pub struct ItemMerge {
 }
 
 /// The pairs of `program`'s items that can be one.
-pub fn joinings(program: &Program) -> Vec<ItemMerge> {
+pub fn joinings(program: &Program, which: Joinable) -> Vec<ItemMerge> {
     let mut readers = vec![0u32; program.values.len()];
     let mut writers = vec![0u32; program.values.len()];
     let count = |list: &mut Vec<u32>, v: ValueIx| {
@@ -74,7 +86,7 @@ pub fn joinings(program: &Program) -> Vec<ItemMerge> {
             let Some(j) = last.get(&v).copied().filter(|j| *j > i) else {
                 continue;
             };
-            if let Some(item) = one_item(a, &items[j], v) {
+            if let Some(item) = one_item(a, &items[j], v, which) {
                 out.push(ItemMerge {
                     at: (s, i, j),
                     item,
@@ -123,7 +135,7 @@ fn operand(k: &Kernel, args: &[ValueIx], v: ValueIx, role: Role) -> Option<Opera
 }
 
 /// `a`, which writes `v`, and `b`, which reads it, as one item.
-fn one_item(a: &Item, b: &Item, v: ValueIx) -> Option<Item> {
+fn one_item(a: &Item, b: &Item, v: ValueIx, which: Joinable) -> Option<Item> {
     let (
         ItemWork::Kernel {
             kernel: ka,
@@ -144,8 +156,8 @@ fn one_item(a: &Item, b: &Item, v: ValueIx) -> Option<Item> {
         FAMILIES.contains(&k.family) && k.body.iter().all(|s| !matches!(s, Stmt::Relabel { .. }))
     };
     let contracts = |k: &Kernel| k.body.iter().any(|s| matches!(s, Stmt::Contract { .. }));
-    // What a product reads is packed and read by panels: it is no tile that something made.
-    if !plain(ka) || !plain(kb) || contracts(kb) {
+    // What a CPU's product reads is packed and read by panels: it is no tile that something made.
+    if !plain(ka) || !plain(kb) || which == Joinable::Readers && contracts(kb) {
         return None;
     }
     let (write, read) = (
@@ -354,7 +366,11 @@ impl Numbers {
                     r.tiles.iter_mut().for_each(|t| self.tile(t));
                 }
             }
-            Stmt::Contract { .. } | Stmt::Relabel { .. } => return None,
+            Stmt::Contract { acc, a, b, over } => {
+                [acc, a, b].into_iter().for_each(|t| self.tile(t));
+                over.iter_mut().for_each(|a| *a = self.axis(*a));
+            }
+            Stmt::Relabel { .. } => return None,
         }
         Some(s)
     }
@@ -482,7 +498,7 @@ fn merged(
             *operand = n.first[*operand as usize];
         }
     }
-    for s in b.body {
+    for s in b.body.iter().cloned() {
         if !matches!(&s, Stmt::Load { operand, .. } if *operand == read) {
             k.body.push(n.statement(s)?);
         }
@@ -490,6 +506,7 @@ fn merged(
     let contracts = k.body.iter().any(|s| matches!(s, Stmt::Contract { .. }));
     let folds = k.body.iter().any(|s| matches!(s, Stmt::Fold { .. }));
     k.family = match (contracts, folds) {
+        (true, _) if FACTORED.contains(&b.family) => b.family,
         (true, _) => k.family,
         (false, true) => Family::Row,
         (false, false) => Family::Map,

@@ -12,7 +12,7 @@ use plan::{
     ValueOrigin,
 };
 use shopfloor_planner::internals::{
-    Order, Region, join, joinings, regions, relaid, without_copies,
+    Joinable, Order, Region, join, joinings, regions, relaid, without_copies,
 };
 
 /// Sums over the last axis of a value in [rows, cols] memory into `to`.
@@ -133,7 +133,7 @@ fn what_is_joined_gives_the_same() {
         (turned(4, 6), 0),
     ] {
         let want = outputs(&p, seed);
-        let found = joinings(&p);
+        let found = joinings(&p, Joinable::Readers);
         assert_eq!(found.len(), pairs, "{}", p.name);
         for j in &found {
             let q = join(&p, &[j]);
@@ -145,11 +145,31 @@ fn what_is_joined_gives_the_same() {
     }
 }
 
+/// Also where a product is behind another kernel: what is factor of it is made beside it.
+#[test]
+fn what_a_product_reads_may_be_made_by_it() {
+    let seed = 20263;
+    for (p, pairs) in [
+        (spread(5, 7, 9), 1),
+        (product_rows(5, 7, 9), 1),
+        (turned(4, 6), 1),
+    ] {
+        let want = outputs(&p, seed);
+        let found = joinings(&p, Joinable::All);
+        assert_eq!(found.len(), pairs, "{}", p.name);
+        for j in &found {
+            let q = join(&p, &[j]);
+            assert_eq!(items(&q).len(), items(&p).len() - 1);
+            assert!(outputs(&q, seed) == want, "{}, seed {seed}", p.name);
+        }
+    }
+}
+
 #[test]
 fn what_somebody_else_reads_is_not_joined_away() {
     let mut p = spread(5, 7, 9);
     p.outputs.push(("r".into(), 2));
-    assert!(joinings(&p).is_empty());
+    assert!(joinings(&p, Joinable::Readers).is_empty());
     let mut p = spread(5, 7, 9);
     let z = value(&mut p, "again", &[n(5)], ValueOrigin::Made);
     let Segment::Straight(items) = &mut p.segments[0] else {
@@ -157,13 +177,13 @@ fn what_somebody_else_reads_is_not_joined_away() {
     };
     items.push(row_sums("once more", (5, 1), 2, z));
     p.outputs.push(("again".into(), z));
-    assert!(joinings(&p).is_empty());
+    assert!(joinings(&p, Joinable::Readers).is_empty());
     let mut p = spread(5, 7, 9);
     let Segment::Straight(items) = &mut p.segments[0] else {
         panic!("items");
     };
     items[0].given = Some(Default::default());
-    assert!(joinings(&p).is_empty());
+    assert!(joinings(&p, Joinable::Readers).is_empty());
 }
 
 /// `p` with the region in that order.

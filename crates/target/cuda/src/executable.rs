@@ -710,9 +710,12 @@ impl CudaExecutable {
                     let end = match g.graphs.is_some() {
                         _ if apart => next,
                         true => graphs::stretch(step, &self.steps.work, &b.steps, breaks).end,
-                        // One launch may be two steps.
-                        false if breaks(next) => next,
-                        false => step + self.steps.held(step, next + 1, p),
+                        // One launch may be several steps.
+                        false => {
+                            let most = step + self.steps.most_held(step);
+                            let end = (next..most).find(|&s| breaks(s)).unwrap_or(most);
+                            step + self.steps.held(step, end, p)
+                        }
                     };
                     next = end.max(next);
                     match next - step {

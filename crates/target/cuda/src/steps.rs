@@ -20,10 +20,10 @@ const SHARED: u32 = 48 << 10;
 enum Source {
     Buffer(usize),
     Param(u32),
-    Fault,
-    /// The next step's.
-    NextFault,
-    Arrivals,
+    /// The word of the step that is so many behind the launch's first.
+    Fault(usize),
+    /// Words for arrivals, from this number on.
+    Arrivals(u32),
 }
 
 /// Words on the device that launches write beside buffers.
@@ -124,18 +124,23 @@ impl CopyDirection {
     }
 }
 
-/// A launch of two steps, and the parameters with the numbers of their tasks.
+/// A launch of several steps, the parameters with the numbers of their tasks, and how many words for arrivals each but the
+/// first has.
 struct Joined {
     kernel: Kernel,
-    tasks: [u32; 2],
+    tasks: Vec<u32>,
+    words: Vec<u32>,
 }
 
 impl Joined {
-    /// Whether it does what both steps do under the parameters `p`, with so many words for arrivals: a CTA of the
-    /// first runs each of the second's tasks.
-    fn fits(&self, p: &[i64], words: u32) -> bool {
-        let [first, second] = self.tasks.map(|i| p[i as usize]);
-        first >= 1 && second >= 1 && first % second == 0 && second <= i64::from(words)
+    /// Whether it does what all its steps do under the parameters `p`: a CTA of each step runs each of the next one's
+    /// tasks, and there are words for them.
+    fn fits(&self, p: &[i64]) -> bool {
+        let mut pairs = self.tasks.windows(2).zip(&self.words);
+        pairs.all(|(pair, &words)| {
+            let (before, tasks) = (p[pair[0] as usize], p[pair[1] as usize]);
+            before >= 1 && tasks >= 1 && before % tasks == 0 && tasks <= i64::from(words)
+        })
     }
 }
 
@@ -153,9 +158,9 @@ pub(crate) struct CompiledSteps {
     pub names: Vec<String>,
     nodes: Vec<String>,
     pub work: Vec<Work>,
-    /// Launches of a step with the one behind it, by the first's number.
+    /// Launches of a step with those behind it, by the first's number.
     joined: BTreeMap<usize, Joined>,
-    /// Words for arrivals that these launches share: tasks of a second step at most.
+    /// Words for arrivals that these launches share: tasks of all steps of one but the first, at most.
     pub arrivals: u32,
     /// Buffers read and written, per step.
     pub reads: Vec<Vec<usize>>,
@@ -278,19 +283,38 @@ impl CompiledSteps {
         top: impl Fn(&Dim) -> Option<i64>,
         params: &mut Params,
     ) -> Result<(), DeviceError> {
-        for (i, (pair, both)) in list.windows(2).zip(programs.windows(2)).enumerate() {
-            let ([first, second], [Some(a), Some(b)]) = (pair, both) else {
+        let mut next = 0;
+        while next < list.len() {
+            let first = next;
+            let joined = |s: &&Step| s.joined;
+            let held = 1 + list[first + 1..].iter().take_while(joined).count();
+            next = first + held;
+            let kernels: Option<Vec<&TileProgram>> =
+                programs[first..next].iter().map(Option::as_ref).collect();
+            let here = |w: &Work| matches!(w, Work::Kernel(_));
+            let (Some(kernels), true) = (kernels, held > 1) else {
                 continue;
             };
-            let here = |w: &Work| matches!(w, Work::Kernel(_));
-            if !second.joined || !self.work[i..i + 2].iter().all(here) {
+            if !self.work[first..next].iter().all(here) {
                 continue;
             }
-            let kernel = together(gpu, (first, a), (second, b), params)?;
-            let tasks = [&first.tasks, &second.tasks].map(|d| params.intern(d));
-            self.joined.insert(i, Joined { kernel, tasks });
-            let tasks = top(&second.tasks).and_then(|n| u32::try_from(n).ok());
-            self.arrivals = self.arrivals.max(tasks.unwrap_or(0));
+            let steps = &list[first..next];
+            let words = |s: &Step| {
+                top(&s.tasks)
+                    .and_then(|n| u32::try_from(n).ok())
+                    .unwrap_or(0)
+            };
+            let words: Vec<u32> = steps[1..].iter().map(words).collect();
+            let kernel = together(gpu, (steps, &kernels), &words, params)?;
+            let tasks = steps.iter().map(|s| params.intern(&s.tasks)).collect();
+            let all = words.iter().fold(0u32, |n, &w| n.saturating_add(w));
+            self.arrivals = self.arrivals.max(all);
+            let launch = Joined {
+                kernel,
+                tasks,
+                words,
+            };
+            self.joined.insert(first, launch);
         }
         Ok(())
     }
@@ -298,12 +322,18 @@ impl CompiledSteps {
     /// Steps that the launch of step `i`, of which those before `end` are queued together, stands for under the
     /// parameters `p`.
     pub fn held(&self, i: usize, end: usize, p: &[i64]) -> usize {
-        let both = self.joined.get(&i).filter(|_| i + 1 < end);
-        1 + usize::from(both.is_some_and(|j| j.fits(p, self.arrivals)))
+        let fits = |j: &&Joined| i + j.tasks.len() <= end && j.fits(p);
+        let held = self.joined.get(&i).filter(fits);
+        held.map_or(1, |j| j.tasks.len())
+    }
+
+    /// Steps from step `i` on that may be one launch.
+    pub fn most_held(&self, i: usize) -> usize {
+        self.joined.get(&i).map_or(1, |j| j.tasks.len())
     }
 
     /// Queues launch `i`, which may begin before the launch that was queued last is over if it is `early`; `at`
-    /// gives the address of a buffer. With the step behind it if `next`. None where it has no tasks.
+    /// gives the address of a buffer. With the steps behind it if `next`. None where it has no tasks.
     pub fn launch(
         &self,
         gpu: &Gpu,
@@ -314,11 +344,11 @@ impl CompiledSteps {
         stream: &Stream,
     ) -> Result<Option<u32>, DeviceError> {
         let k = match (&self.work[i], self.joined.get(&i)) {
-            (_, Some(both)) if next => &both.kernel,
+            (_, Some(all)) if next => &all.kernel,
             (Work::Kernel(k), _) => k,
             _ => return Ok(None),
         };
-        let fault = |i: usize| Arg::Pointer(words.faults.offset(i as u64 * 4));
+        let word = |from: DevicePtr, n: u64| Arg::Pointer(from.offset(n * 4));
         let mut shape = k.geometry.at(p).map_err(|why| self.error(i, why))?;
         shape.early = early && k.early;
         let tasks = match &k.geometry {
@@ -334,9 +364,8 @@ impl CompiledSteps {
             .map(|a| match a {
                 Source::Buffer(b) => Arg::Pointer(at(*b)),
                 Source::Param(d) => Arg::I64(p[*d as usize]),
-                Source::Fault => fault(i),
-                Source::NextFault => fault(i + 1),
-                Source::Arrivals => Arg::Pointer(words.arrivals),
+                Source::Fault(n) => word(words.faults, (i + n) as u64),
+                Source::Arrivals(n) => word(words.arrivals, (*n).into()),
             })
             .collect();
         gpu.context
@@ -353,12 +382,12 @@ fn most_shared(gpu: &Gpu) -> u32 {
     u32::try_from(bytes).unwrap_or(SHARED)
 }
 
-/// Where the parameter `p` of a step on the buffers `args` comes from.
-fn source(p: &ParamSpec, args: &[u32], params: &mut Params) -> Source {
+/// Where the parameter `p` comes from, of the step number `n` of a launch on the buffers `args`.
+fn source(p: &ParamSpec, (n, args): (usize, &[u32]), params: &mut Params) -> Source {
     match &p.value {
         ParamValue::Operand(o) => Source::Buffer(args[*o as usize] as usize),
         ParamValue::Dim(d) | ParamValue::Tasks(d) => Source::Param(params.intern(d)),
-        ParamValue::Fault => Source::Fault,
+        ParamValue::Fault => Source::Fault(n),
     }
 }
 
@@ -370,19 +399,23 @@ fn module(gpu: &Gpu, text: String) -> Result<Arc<Module>, crate::DriverError> {
     })
 }
 
-/// The launch of two steps.
+/// The launch of several steps, of which each but the first has so many words for arrivals.
 fn together(
     gpu: &Gpu,
-    (s, first): (&Step, &TileProgram),
-    (t, second): (&Step, &TileProgram),
+    (steps, programs): (&[Step], &[&TileProgram]),
+    words: &[u32],
     params: &mut Params,
 ) -> Result<Kernel, DeviceError> {
     let fail = |why: String| DeviceError::Unsupported {
         device: gpu.name.clone(),
-        step: format!("{}, then {}", s.name, t.name),
+        step: steps
+            .iter()
+            .map(|s| s.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", then "),
         why,
     };
-    let ptx = emit::ptx::joined(first, second, gpu.arch).map_err(|e| fail(e.to_string()))?;
+    let ptx = emit::ptx::joined(programs, gpu.arch).map_err(|e| fail(e.to_string()))?;
     let driver = |e: crate::DriverError| fail(e.to_string());
     let module = module(gpu, ptx.text).map_err(driver)?;
     let function = module.function(&ptx.entry).map_err(driver)?;
@@ -391,27 +424,24 @@ fn together(
         asked.map_err(driver)?;
     }
     let mut args = vec![];
-    for ((step, list), fault) in [s, t]
-        .into_iter()
-        .zip(&ptx.params)
-        .zip([Source::Fault, Source::NextFault])
-    {
+    for (n, (step, list)) in steps.iter().zip(&ptx.params).enumerate() {
         let StepWork::Kernel { args: own, .. } = &step.work else {
             return Err(fail("one of them is no kernel; verify the plan".into()));
         };
-        args.extend(list.iter().map(|p| match source(p, own, params) {
-            Source::Fault => fault,
-            other => other,
-        }));
+        args.extend(list.iter().map(|p| source(p, (n, own), params)));
     }
-    args.extend([&s.tasks, &t.tasks].map(|d| Source::Param(params.intern(d))));
-    args.push(Source::Arrivals);
+    args.extend(steps.iter().map(|s| Source::Param(params.intern(&s.tasks))));
+    let mut first = 0;
+    for n in words {
+        args.push(Source::Arrivals(first));
+        first += n;
+    }
     Ok(Kernel {
         function,
         _module: module,
         args,
         geometry: Geometry::Tasks {
-            tasks: params.intern(&s.tasks),
+            tasks: steps.first().map_or(0, |s| params.intern(&s.tasks)),
             walkers: 0,
             threads: ptx.threads,
             shared_bytes: ptx.shared_bytes,
@@ -487,7 +517,7 @@ fn launch(
             shared: params.intern(&c.shared),
         },
     };
-    let list = ptx.params.iter().map(|p| source(p, args, params));
+    let list = ptx.params.iter().map(|p| source(p, (0, args), params));
     Ok(Kernel {
         function,
         _module: module,

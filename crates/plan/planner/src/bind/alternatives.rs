@@ -3,9 +3,9 @@
 //!
 //! As for kernels in two (`fusion`): what is in question is planned by itself, as it is and otherwise, and
 //! what gains goes into one program, of which whoever asks makes a plan. Nothing is changed in place.
-use super::fusion::Alike;
+use super::alike::Alike;
 use super::{PlanOptions, Planner};
-use crate::merge::{ItemMerge, join, joinings};
+use crate::merge::{ItemMerge, Joinable, join, joinings};
 use crate::relayout::{Order, Region, Relayout, regions, relaid, without_copies};
 use layout::{Arrange, DimBox, Inserted};
 use plan::{Alternative, Fate, Item, ItemWork, Plan, Program, Segment, ValueIx, Why};
@@ -38,7 +38,7 @@ fn seconds(took: &BTreeMap<&str, f64>, items: &[&Item]) -> f64 {
 fn pair_kinds(program: &Program, took: &BTreeMap<&str, f64>) -> Vec<(f64, Vec<ItemMerge>)> {
     let mut kinds: Vec<(f64, Vec<ItemMerge>)> = vec![];
     let mut alike = Alike::default();
-    for j in joinings(program) {
+    for j in joinings(program, Joinable::Readers) {
         let (s, a, b) = j.at;
         let items = program.segments[s].items();
         let (ItemWork::Kernel { kernel: first, .. }, ItemWork::Kernel { kernel: second, .. }) =

@@ -317,7 +317,7 @@ impl<'a> BlockBuilder<'a> {
     }
 
     /// What is asked of `item`'s kernel on device `place`.
-    fn asked<'s>(
+    pub(super) fn asked<'s>(
         &self,
         item: &'s Item,
         (kernel, args): (&'s Arc<Kernel>, &[ValueIx]),

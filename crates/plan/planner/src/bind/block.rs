@@ -71,6 +71,8 @@ pub(crate) struct BlockBuilder<'a> {
     recency: Recency,
     /// Steps that are sums of parts, which the step before each makes.
     pub(super) sums: Vec<usize>,
+    /// Steps that were made one of one task for the launch of the step before each.
+    pub(super) behind: Vec<usize>,
     /// Sizes that have a value at the top of the box.
     valued: DimMap<()>,
     /// Elements of buffers, by the size of what they store.
@@ -123,6 +125,7 @@ impl<'a> BlockBuilder<'a> {
             names: HashMap::default(),
             recency: Recency::default(),
             sums: vec![],
+            behind: vec![],
             valued: DimMap::default(),
             stored: DimMap::default(),
         }
@@ -415,7 +418,7 @@ impl<'a> BlockBuilder<'a> {
                     false => self.recency.next(program, self.ctx, kernel, args),
                 };
                 let first = self.choice(item, (kernel, args), place, &far, init);
-                let choice = match first {
+                let mut choice = match first {
                     // What a request does was tried when it was placed.
                     Err(e) if place != 0 && init => {
                         self.whys
@@ -434,6 +437,12 @@ impl<'a> BlockBuilder<'a> {
                     });
                 }
                 self.written(item, place);
+                if !init {
+                    let asked = self.asked(item, (kernel, args), place, far, init);
+                    if let Some(other) = self.in_launch(&asked, &buffers, &choice) {
+                        choice = other;
+                    }
+                }
                 for (operand, packed) in choice.packed {
                     let source = args[packed.of as usize];
                     let fixed = self.constant(source);

@@ -96,10 +96,8 @@ impl BlockBuilder<'_> {
         if !there || step.joined || walks || !self.waits(i) || ahead(step) == 0.0 {
             return false;
         }
-        let first = match before.joined {
-            true => &self.block.steps[i.saturating_sub(2)],
-            false => before,
-        };
+        let mut launch = self.block.steps[..i].iter().rev();
+        let first = launch.find(|s| !s.joined).unwrap_or(before);
         let all = self.ctxs[step.device as usize].workers as u64;
         let held = |s: &Step| s.cost_work.warps.as_ref().map_or(0, |w| w.resident);
         let ctas = |s: &Step| {

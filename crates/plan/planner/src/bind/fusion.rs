@@ -3,10 +3,10 @@
 //! Every kind of kernel that takes long is planned by itself, whole and in each of its partings, as a
 //! program that holds nothing else; what gains is put into one program, of which whoever asks makes a
 //! plan.
+use super::alike::Alike;
 use super::prior::Prior;
 use super::{MemorySaving, PlanOptions, Planner};
 use crate::split::{ItemSplit, apart, partings};
-use foldhash::HashMap;
 use kernel::Kernel;
 use layout::{Arrange, Inserted};
 use layout::{Dim, DimBox, Layout};
@@ -15,7 +15,6 @@ use plan::{
     ValueOrigin, Why,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher, Hasher};
 
 /// Kinds of kernels that are looked at: those that take longest.
 const KINDS: usize = 8;
@@ -188,40 +187,6 @@ fn size_of(value: &ProgramValue) -> ProgramValue {
         storage: value.storage.clone(),
         origin: value.origin,
     }
-}
-
-/// Numbers of lists of kernels that differ in names alone, as layers do.
-#[derive(Default)]
-pub(super) struct Alike {
-    /// By the hash of the kernels without names.
-    known: HashMap<u64, Vec<usize>>,
-    unnamed: Vec<Vec<Kernel>>,
-}
-
-impl Alike {
-    /// The number of kernels like these; the next one for new ones.
-    pub(super) fn number(&mut self, kernels: &[&Kernel]) -> usize {
-        let mut hasher = self.known.hasher().build_hasher();
-        kernels.iter().for_each(|k| k.hash_unnamed(&mut hasher));
-        let alike = self.known.entry(hasher.finish()).or_default();
-        let unnamed: Vec<Kernel> = kernels.iter().map(|k| unnamed(k)).collect();
-        if let Some(&n) = alike.iter().find(|&&n| self.unnamed[n] == unnamed) {
-            return n;
-        }
-        alike.push(self.unnamed.len());
-        self.unnamed.push(unnamed);
-        self.unnamed.len() - 1
-    }
-}
-
-/// The kernel without names.
-fn unnamed(kernel: &Kernel) -> Kernel {
-    let mut k = kernel.clone();
-    k.name.clear();
-    k.axes.iter_mut().for_each(|a| a.name.clear());
-    k.operands.iter_mut().for_each(|o| o.name.clear());
-    k.tiles.iter_mut().for_each(|t| t.name.clear());
-    k
 }
 
 /// The kinds of kernels that take long, those that take longest first.

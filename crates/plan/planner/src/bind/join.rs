@@ -1,15 +1,17 @@
 //! Steps without a launch of their own: those of one task, and sums of parts, behind the step that makes what they
 //! read. The CTA that ends last of those that a task needs runs it, which takes a hand-over where a launch takes what
-//! a step takes to begin.
+//! a step takes to begin. A step that would have several tasks is made one of one task where it is predicted to take less
+//! like that.
 use super::block::BlockBuilder;
-use super::launch::handovers;
-use kernel::Schedule;
-use machine::Work;
+use super::launch::{Part, handovers, joins};
+use super::schedule::{Asked, Choice};
+use kernel::{Kernel, Role};
+use machine::units;
 use plan::{Alternative, BufferId, Step, StepWork, Why};
 use std::collections::BTreeMap;
 
 /// Schedule and work of a kernel.
-fn printed(s: &Step) -> Option<(&Schedule, &Work)> {
+fn printed(s: &Step) -> Option<Part<'_>> {
     match &s.work {
         StepWork::Kernel { schedule, .. } => Some((schedule, &s.cost_work)),
         StepWork::Host { .. } => None,
@@ -28,19 +30,85 @@ impl BlockBuilder<'_> {
         }
     }
 
+    /// The steps of the launch that the last step so far is expected to be part of.
+    fn last_launch(&self) -> Option<Vec<Part<'_>>> {
+        let mut from = self.block.steps.len().checked_sub(1)?;
+        while from > 0 && (self.behind.contains(&from) || self.sums.contains(&from)) {
+            from -= 1;
+        }
+        self.block.steps[from..].iter().map(printed).collect()
+    }
+
+    /// The choice of one task for `asked`, which is to read and write `buffers`, in the launch of the step before it,
+    /// where it reads what that writes and takes less than `own`.
+    pub(super) fn in_launch(
+        &mut self,
+        asked: &Asked,
+        buffers: &[BufferId],
+        own: &Choice,
+    ) -> Option<Choice> {
+        let ctx = asked.ctx;
+        let (before, touch) = (self.block.steps.last()?, self.touches.last()?);
+        let reads = |k: &Kernel| {
+            let mut all = k.operands.iter().zip(buffers);
+            all.any(|(o, b)| o.role == Role::Read && touch.writes.contains(b))
+        };
+        let follows = before.device == asked.place && !self.block.is_road(before);
+        // A step of one task needs no other choice.
+        let several = own.parts.is_some() || own.work.tasks > 1;
+        if !joins(ctx) || !follows || !several || !reads(asked.kernel) {
+            return None;
+        }
+        let name = before.name.clone();
+        let was = own.parts.as_ref().map_or(own.cost.time_s, |p| p.seconds);
+        let limit = was + ctx.machine.joined_s(1);
+        let (choice, what) = self.memo.one_task(asked, limit)?;
+        let times = handovers(ctx, &self.last_launch()?, (&choice.schedule, &choice.work))?;
+        let seconds = choice.cost.time_s - ctx.machine.joined_s(times);
+        if seconds >= was {
+            return None;
+        }
+        let subject = &asked.kernel.name;
+        let said = |w: &Why| w.pass == "schedule" && w.subject == *subject;
+        let mut alternatives = vec![];
+        if let Some(w) = self.whys.pop_if(|w| said(w)) {
+            alternatives.push(Alternative {
+                what: w.choice,
+                predicted_s: was,
+            });
+            alternatives.extend(w.alternatives);
+        }
+        self.whys.push(Why {
+            pass: "schedule".into(),
+            subject: subject.clone(),
+            choice: what,
+            reason: format!(
+                "predicted {} as one task in the launch of '{name}'",
+                units::seconds(seconds)
+            ),
+            alternatives,
+        });
+        self.behind.push(self.block.steps.len());
+        Some(choice)
+    }
+
     /// Joins steps to those before them where that takes less time.
     pub(super) fn join(&mut self) {
+        let mut first = 0;
         for i in 1..self.block.steps.len() {
+            let launch = std::mem::replace(&mut first, i);
             let (before, s) = (&self.block.steps[i - 1], &self.block.steps[i]);
             let copies = [before, s].iter().any(|s| self.block.is_road(s));
             let ctx = self.ctxs[s.device as usize];
             if copies || !s.may_join(before, i, self.ctx.dims) {
                 continue;
             }
-            let both = printed(before).zip(printed(s));
-            let Some(times) = both.and_then(|(a, b)| handovers(ctx, a, b)) else {
+            let steps = self.block.steps[launch..i].iter().map(printed);
+            let all = steps.collect::<Option<Vec<_>>>().zip(printed(s));
+            let Some(times) = all.and_then(|(launch, s)| handovers(ctx, &launch, s)) else {
                 continue;
             };
+            first = launch;
             let name = before.name.clone();
             let s = &mut self.block.steps[i];
             s.joined = true;

@@ -3,6 +3,7 @@
 //! Every straight segment becomes a block, control segments are named, and the first straight
 //! segment that needs a size not in the box ends the plan. Part `i` of a plan is segment `i` of its
 //! program; one more block follows when nothing but constants or inputs is passed on.
+mod alike;
 mod alternatives;
 mod assign;
 mod block;
@@ -31,6 +32,7 @@ mod propose;
 mod ranked;
 mod reassign;
 pub(crate) mod recency;
+mod recomputed;
 pub(crate) mod schedule;
 mod value_uses;
 pub(crate) mod waits;
@@ -320,6 +322,17 @@ impl Planner {
         let widened = widened::widened(program, &ctxs, &mut whys);
         let program = widened.as_ref().unwrap_or(program);
         plan::pause();
+        let mut memo = schedule::Memo::default();
+        let fewer = match self.options.placement {
+            Placement::Last => {
+                let known = |items: &[Item]| !missing(program, items, dims);
+                recomputed::recomputed(program, &ctxs, prior, known, (&mut memo, &mut whys))
+            }
+            // Those are placed one by one.
+            _ => None,
+        };
+        let program = fewer.as_ref().unwrap_or(program);
+        plan::pause();
         let whole = ValueUses::new(program, dims);
         let rims = rims(program, &whole, &states);
         let mut blocks = Blocks {
@@ -332,7 +345,7 @@ impl Planner {
             prior,
             tight: thrift != MemorySaving::None,
             whys,
-            memo: schedule::Memo::default(),
+            memo,
             predicted: Cost::zero(),
         };
         let segments = blocks.segments(&rims)?;

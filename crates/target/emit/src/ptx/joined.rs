@@ -1,29 +1,30 @@
-//! Two steps in one launch: the second one's tasks are run by the CTAs that end last of those that they need.
+//! Several steps in one launch: the tasks of each step but the first are run by the CTAs that end last of those that they
+//! need.
 //!
-//! Of the first step's tasks, a task `t` of the `n` of the second needs `t`, `t + n`, `t + 2 n`, ... A CTA that has
+//! Of a step's tasks, a task `t` of the `n` of the step behind it needs `t`, `t + n`, `t + 2 n`, ... A CTA that has
 //! done one of them counts itself in the word of `t`; the one whose count is the last sets it back to zero, which the
 //! same instruction does, and goes on with `t`. What the others wrote it sees: their stores come before their counts
 //! (barrier, fence), and its loads behind its own. No CTA waits for another, so that it does not matter how many are on
-//! the device at a time.
+//! the device at a time. Behind a step of one task the CTA that ran it goes on without a count.
 
 use super::arch::knows_dependents;
 use super::printed::{ENTRY, Printed, declared};
-use super::source::{SECOND, Source};
+use super::source::{Source, of_step};
 use super::{ParamSpec, print};
 use crate::EmitError;
-use kernel::{Mapping, TileProgram};
+use kernel::{Mapping, TileProgram, work};
 
-/// A module whose kernel is two steps.
+/// A module whose kernel is several steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Joined {
     /// The module.
     pub text: String,
     /// Name of the kernel; CTAs are one per task of the first step.
     pub entry: String,
-    /// Parameters of the first step, then of the second, 8 bytes each. Behind them come the numbers of tasks of both,
-    /// a multiple of the second in the first, and the address of a 32-bit word for each task of the second: zeros,
-    /// which every launch leaves behind again.
-    pub params: [Vec<ParamSpec>; 2],
+    /// Parameters of the steps, one step's behind the other's, 8 bytes each. Behind them come the numbers of tasks of all
+    /// steps, each a multiple of the next, and for each step but the first the address of a 32-bit word for each of its
+    /// tasks: zeros, which every launch leaves behind again.
+    pub params: Vec<Vec<ParamSpec>>,
     /// Threads per CTA.
     pub threads: u32,
     /// Dynamic shared memory per CTA, in bytes.
@@ -40,120 +41,149 @@ fn threads(p: &TileProgram) -> u32 {
     }
 }
 
-/// Threads that the first step has not, and the second one may have, wait for the kernels before as well.
+/// Whether a step has one task, whatever sizes it is for.
+fn alone(p: &TileProgram) -> bool {
+    work::tasks(p.kernel(), p.schedule()).is_one()
+}
+
+/// Threads that the first step has not, and a later one may have, wait for the kernels before as well.
 const WAITS: &str = "\tgriddepcontrol.wait;\n";
 
-/// Values of its own that the text has beside those of both steps.
+/// Values of its own that the text has beside those of the steps.
 const DECLARED: &str = "\
 \t.reg .pred %later, %last;
-\t.reg .b32 %own, %number, %count, %most, %second_task;
+\t.reg .b32 %own, %number, %count, %most;
 \t.reg .b64 %wide, %word;
 ";
 
-/// Counts the CTA among those that the second step's task needs, and leaves unless it is the last one.
-const ARRIVES: &str = "\
-\tld.param.s64 %wide, [second_tasks];
+/// Goes on with step number `n`, one task of which needs some tasks of the step before: counts the CTA among those, and
+/// leaves unless it is the last one.
+fn arrives(n: usize) -> String {
+    let number = match n {
+        1 => "%ctaid.x".into(),
+        n => task(n - 1),
+    };
+    let (task, before) = (task(n), n - 1);
+    format!(
+        "\
+\tld.param.s64 %wide, [tasks_{n}];
 \tcvt.u32.u64 %count, %wide;
-\tmov.u32 %number, %ctaid.x;
-\trem.u32 %second_task, %number, %count;
+\tmov.u32 %number, {number};
+\trem.u32 {task}, %number, %count;
 \tmov.u32 %own, %tid.x;
 \tsetp.ne.u32 %later, %own, 0;
 \tsetp.ne.u32 %last, %own, %own;
 \tbar.sync 0;
-\t@%later bra $arrived;
-\tld.param.s64 %wide, [first_tasks];
+\t@%later bra $arrived_{n};
+\tld.param.s64 %wide, [tasks_{before}];
 \tcvt.u32.u64 %most, %wide;
 \tdiv.u32 %most, %most, %count;
 \tsub.u32 %most, %most, 1;
-\tld.param.u64 %word, [arrivals];
+\tld.param.u64 %word, [arrivals_{n}];
 \tcvta.to.global.u64 %word, %word;
-\tmul.wide.u32 %wide, %second_task, 4;
+\tmul.wide.u32 %wide, {task}, 4;
 \tadd.u64 %word, %word, %wide;
 \tfence.acq_rel.gpu;
 \tatom.relaxed.gpu.global.inc.u32 %number, [%word], %most;
 \tfence.acq_rel.gpu;
 \tsetp.eq.u32 %last, %number, %most;
-$arrived:
+$arrived_{n}:
 \tbar.red.or.pred %last, 0, %last;
 \t@!%last bra $all_over;
-";
+"
+    )
+}
 
-/// The kernel in which tasks of `second` are run behind those of `first` that they need.
+/// Goes on with step number `n`, which has one task as the step before has.
+fn follows(n: usize) -> String {
+    format!("\tmov.u32 {}, 0;\n\tbar.sync 0;\n", task(n))
+}
+
+/// The register with the task of step number `n`.
+fn task(n: usize) -> String {
+    format!("%{}task", of_step(n))
+}
+
+/// The kernel in which tasks of every step are run behind those of the step before it that they need.
 ///
 /// # Errors
-/// As [`super::emit`] of one of the two, or their threads are no whole warps.
-pub fn joined(first: &TileProgram, second: &TileProgram, arch: &str) -> Result<Joined, EmitError> {
-    let all = threads(first).max(threads(second));
-    for p in [first, second] {
+/// As [`super::emit`] of one of the steps, or their threads are no whole warps.
+pub fn joined(steps: &[&TileProgram], arch: &str) -> Result<Joined, EmitError> {
+    let all = steps.iter().map(|p| threads(p)).max().unwrap_or(0);
+    let mut together = Printed {
+        threads: all,
+        ..Printed::default()
+    };
+    together.code += DECLARED;
+    let (mut params, mut list) = (vec![], vec![]);
+    for (n, &p) in steps.iter().enumerate() {
         if !threads(p).is_multiple_of(32) {
             return Err(EmitError::Rule {
                 kernel: p.kernel().name.clone(),
-                statement: "a launch of two steps".into(),
+                statement: "a launch of several steps".into(),
                 rule: "whole warps",
                 why: format!("{} threads; a multiple of 32", threads(p)),
             });
         }
+        let some = (threads(p) < all).then_some(threads(p));
+        let last = n + 1 == steps.len();
+        let own = print(p, arch, Source::Joined { n, last, some })?;
+        let code = match n {
+            0 => own.code,
+            n => {
+                together.name += ", then ";
+                together.code += &format!("\t.reg .b32 {};\n", task(n));
+                together.code += &match alone(steps[n - 1]) && alone(p) {
+                    true => follows(n),
+                    false => arrives(n),
+                };
+                apart(&own.code, n)
+            }
+        };
+        together.name += &own.name;
+        together.code += &guarded(&code, some, n);
+        if n == 0 && knows_dependents(arch) {
+            together.code += WAITS;
+        }
+        together.registers = together.registers.max(own.registers);
+        together.shared_bytes = together.shared_bytes.max(own.shared_bytes);
+        together.held = together.held.max(own.held);
+        list.extend(own.params.iter().map(|p| {
+            declared(&ParamSpec {
+                name: format!("{}{}", of_step(n), p.name),
+                value: p.value.clone(),
+            })
+        }));
+        params.push(own.params);
     }
-    let some = |p: &TileProgram| (threads(p) < all).then_some(threads(p));
-    let body = |p: &TileProgram, second: bool| {
-        let some = some(p);
-        print(p, arch, Source::Joined { second, some })
-    };
-    let (one, two) = (body(first, false)?, body(second, true)?);
-    let code = [
-        DECLARED,
-        &guarded(&one.code, some(first), "$first_over"),
-        match knows_dependents(arch) {
-            true => WAITS,
-            false => "",
-        },
-        ARRIVES,
-        &guarded(&apart(&two.code), some(second), "$second_over"),
-        "$all_over:\n",
-    ];
-    let together = Printed {
-        name: format!("{}, then {}", one.name, two.name),
-        code: code.concat(),
-        params: vec![],
-        threads: all,
-        registers: one.registers.max(two.registers),
-        shared_bytes: one.shared_bytes.max(two.shared_bytes),
-        walkers: 0,
-        held: one.held.max(two.held),
-        faults: vec![],
-    };
-    let own = one.params.iter().map(declared);
-    let of_second = two.params.iter().map(|p| {
-        let name = format!("{SECOND}{}", p.name);
-        declared(&ParamSpec {
-            name,
-            value: p.value.clone(),
-        })
-    });
-    let more = ["s64 first_tasks", "s64 second_tasks", "u64 arrivals"];
-    let more = more.map(|p| format!("\t.param .{p}"));
+    together.code += "$all_over:\n";
+    let tasks = (0..steps.len()).map(|n| format!("\t.param .s64 tasks_{n}"));
+    let words = (1..steps.len()).map(|n| format!("\t.param .u64 arrivals_{n}"));
     Ok(Joined {
-        text: together.module(arch, own.chain(of_second).chain(more)),
+        text: together.module(arch, list.into_iter().chain(tasks).chain(words)),
         entry: ENTRY.into(),
-        params: [one.params, two.params],
+        params,
         threads: all,
         shared_bytes: together.shared_bytes,
         early: knows_dependents(arch),
     })
 }
 
-/// `code` for the first `some` threads of the CTA, the others being at `label` behind it.
-fn guarded(code: &str, some: Option<u32>, label: &str) -> String {
+/// `code` of step number `n` for the first `some` threads of the CTA, the others being behind it.
+fn guarded(code: &str, some: Option<u32>, n: usize) -> String {
     match some {
         None => code.into(),
-        Some(n) => format!(
-            "\tmov.u32 %own, %tid.x;\n\tsetp.ge.u32 %later, %own, {n};\n\t@%later bra {label};\n{code}{label}:\n"
+        Some(some) => format!(
+            "\tmov.u32 %own, %tid.x;\n\tsetp.ge.u32 %later, %own, {some};\n\t@%later bra $over_{n};\n{code}$over_{n}:\n"
         ),
     }
 }
 
-/// The text of the second step with names that the first one's has not.
-fn apart(code: &str) -> String {
-    let named = code.replace('%', "%second_").replace('$', "$second_");
-    named.replace("%second_tid.", "%tid.")
+/// The text of step number `n`, not the first, with names that the others' have not.
+fn apart(code: &str, n: usize) -> String {
+    let own = of_step(n);
+    let named = code
+        .replace('%', &format!("%{own}"))
+        .replace('$', &format!("${own}"));
+    named.replace(&format!("%{own}tid."), "%tid.")
 }

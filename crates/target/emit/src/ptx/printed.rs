@@ -6,6 +6,7 @@ use kernel::Code;
 use std::sync::Arc;
 
 /// A body without what stands around it.
+#[derive(Default)]
 pub(crate) struct Printed {
     /// For people.
     pub name: String,

@@ -1,8 +1,13 @@
 //! Where a body finds its parameters and its task: the one difference between a kernel that is
-//! launched for a step, the same step in one launch with another, and inside a resident kernel.
+//! launched for a step, the same step in one launch with others, and inside a resident kernel.
 
-/// What the names of parameters begin with that are of the second of two steps in one launch.
-pub(crate) const SECOND: &str = "second_";
+/// What names begin with that are of step number `n` of a launch.
+pub(crate) fn of_step(n: usize) -> String {
+    match n {
+        0 => String::new(),
+        n => format!("step{n}_"),
+    }
+}
 
 /// Where a body's parameters and task number come from, and how its threads meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,10 +20,12 @@ pub(crate) enum Source {
         /// Threads that meet, where the CTA has more.
         some: Option<u32>,
     },
-    /// Parameters of a kernel that is two steps. The first one's task is the CTA's number, the second one's `%task`.
+    /// Parameters of a kernel that is several steps. The first one's task is the CTA's number, the others' `%task`.
     Joined {
-        /// Whether it is the second one.
-        second: bool,
+        /// The step's number in the launch.
+        n: usize,
+        /// Whether it is the last one.
+        last: bool,
         /// Threads that meet, where the CTA has more.
         some: Option<u32>,
     },
@@ -29,27 +36,25 @@ impl Source {
     pub fn param(self, ty: &str, to: &str, name: &str, index: usize) -> String {
         match self {
             Source::Record { .. } => format!("ld.global.{ty} {to}, [%record+{}]", 8 * index),
-            Source::Joined { second: true, .. } => {
-                format!("ld.param.{ty} {to}, [{SECOND}{name}]")
-            }
-            Source::Entry | Source::Joined { .. } => format!("ld.param.{ty} {to}, [{name}]"),
+            Source::Joined { n, .. } => format!("ld.param.{ty} {to}, [{}{name}]", of_step(n)),
+            Source::Entry => format!("ld.param.{ty} {to}, [{name}]"),
         }
     }
 
     /// Whether a launch begins with the step.
     pub fn begins(self) -> bool {
-        matches!(self, Source::Entry | Source::Joined { second: false, .. })
+        matches!(self, Source::Entry | Source::Joined { n: 0, .. })
     }
 
     /// Whether a launch ends with the step.
     pub fn ends(self) -> bool {
-        matches!(self, Source::Entry | Source::Joined { second: true, .. })
+        matches!(self, Source::Entry | Source::Joined { last: true, .. })
     }
 
     /// Where the task's number stands.
     pub fn task(self) -> &'static str {
         match self {
-            Source::Entry | Source::Joined { second: false, .. } => "%ctaid.x",
+            Source::Entry | Source::Joined { n: 0, .. } => "%ctaid.x",
             Source::Record { .. } | Source::Joined { .. } => "%task",
         }
     }

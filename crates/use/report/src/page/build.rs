@@ -357,7 +357,12 @@ pub fn timeline(t: &Timeline, numbers: &BTreeMap<&str, u32>) -> PageTimeline {
     }
 }
 
-fn accounting(fates: &[NodeFate], numbers: &BTreeMap<&str, u32>) -> PageNodes {
+/// `of_node`: steps by the nodes that they stand for, where a plan has other steps than the program's items.
+fn accounting(
+    fates: &[NodeFate],
+    numbers: &BTreeMap<&str, u32>,
+    of_node: &BTreeMap<&str, Vec<u32>>,
+) -> PageNodes {
     let counted = crate::Accounting::new(fates);
     let nodes = fates.iter().zip(counted.nodes).map(|(f, n)| {
         let steps = match &f.fate {
@@ -365,7 +370,11 @@ fn accounting(fates: &[NodeFate], numbers: &BTreeMap<&str, u32>) -> PageNodes {
                 let own = names
                     .iter()
                     .filter_map(|n| numbers.get(n.as_str()).copied());
-                own.collect()
+                let own: Vec<u32> = own.collect();
+                match own.is_empty() {
+                    true => of_node.get(f.node.as_str()).cloned().unwrap_or_default(),
+                    false => own,
+                }
             }
             _ => vec![],
         };
@@ -411,9 +420,15 @@ impl PageData {
             .iter()
             .map(|s| (s.view.name.as_str(), s.view.number))
             .inserted();
+        let mut of_node: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for s in &b.steps {
+            for n in &s.view.nodes {
+                of_node.entry(n).or_default().push(s.view.number);
+            }
+        }
         let (timeline, accounting) = (
             last.map(|t| timeline(t, &numbers)),
-            accounting(input.fates, &numbers),
+            accounting(input.fates, &numbers, &of_node),
         );
         let devices: Vec<&str> = input.plans.first().map_or(vec![], |p| {
             p.devices.iter().map(|d| d.machine.as_str()).collect()

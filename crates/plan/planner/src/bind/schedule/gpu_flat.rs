@@ -33,6 +33,13 @@ const WHOLE: i64 = 64;
 /// Threads that sum together to choose from, where loops go in passes.
 const PASS_TEAMS: [u32; 3] = [4, 8, 16];
 
+/// Threads along the columns of a product, and rows of each, where a CTA's threads make one of its factors in common.
+const COLUMNS: [u32; 3] = [8, 16, 32];
+const ROWS_EACH: [i64; 2] = [1, 4];
+
+/// Threads that reduce together to choose from, where one CTA does all; one alone where there is little to reduce.
+const TEAMS: [u32; 4] = [1, 2, 8, 32];
+
 /// A tile in shared memory that nothing is copied to ahead of time.
 const SHARED: Place = Place::Shared {
     swizzle: Swizzle {
@@ -69,6 +76,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
         f.points(kernel, &ordered, &mut out);
         f.teams(kernel, &ordered, &mut out);
     } else if products.len() > 1 {
+        f.in_common(&products, &mut out);
         // Sums over sums: the last product's axis goes in passes, so that what lies between has a size. Where a
         // sum along that axis is needed whole by a later one along it, there are no passes.
         match f.walk(&products) {
@@ -105,6 +113,33 @@ pub(super) fn with_grid(space: &Space, grid: &[AxisTile]) -> Vec<Candidate> {
         .collect()
 }
 
+/// Candidates of one task each.
+pub(super) fn one_task(space: &Space) -> Vec<Candidate> {
+    let kernel = space.kernel;
+    let Some(f) = Flat::new(space) else {
+        return vec![];
+    };
+    if !kernel.ordered_loops().is_empty() || Product::all(kernel).len() > 1 {
+        return vec![];
+    }
+    let mut out = vec![];
+    let reduced = space.points(&f.over).max(1);
+    let whole = tiles::fill(space, &f.order, space.points(&f.order), 1);
+    for threads in f.threads_of_one() {
+        let most = u32::try_from(reduced).unwrap_or(threads).min(threads);
+        let several = reduced > i64::from(EACH);
+        for team in TEAMS
+            .into_iter()
+            .filter(|&t| t <= most && (t > 1 || !several))
+        {
+            for &each in f.widths() {
+                out.extend(f.candidate(kernel, &whole, &[], (threads, team, each)));
+            }
+        }
+    }
+    out
+}
+
 struct Flat<'a> {
     space: &'a Space<'a>,
     gpu: &'a GpuTarget,
@@ -138,6 +173,14 @@ impl<'a> Flat<'a> {
 }
 
 impl Flat<'_> {
+    /// Threads of a CTA that does all: the most that others have, and the most that there can be.
+    fn threads_of_one(&self) -> [u32; 2] {
+        let limit = &self.space.ctx.machine.limits.threads_per_cta;
+        let limit = limit.as_ref().and_then(|l| u32::try_from(l.value).ok());
+        let widest = self.gpu.threads.last().copied().unwrap_or(1);
+        [widest, limit.map_or(widest, |l| l.max(widest))]
+    }
+
     /// Loops over what the last product sums; `None` where the body cannot be ordered for them.
     fn walk(&self, products: &[Product]) -> Option<(Kernel, Vec<AxisTile>)> {
         let last = products.last()?;
@@ -197,6 +240,50 @@ impl Flat<'_> {
         if let (true, Some(&threads)) = (each < WHOLE, self.gpu.threads.first()) {
             let cut = tiles::fill(self.space, &self.order, each.max(1), 1);
             out.extend(self.candidate(kernel, &cut, loops, (threads, 1, EACH)));
+        }
+    }
+
+    /// Threads make in common, in shared memory, a factor of the last product: the axis of that sum lies over the same
+    /// threads as the columns of its result. Without reductions in between, whose threads would be others.
+    fn in_common(&self, products: &[Product], out: &mut Vec<Candidate>) {
+        let (kernel, space) = (self.space.kernel, self.space);
+        let reduces = kernel.body.iter().any(|s| matches!(s, Stmt::Fold { .. }));
+        let (Some(last), false) = (products.last(), reduces) else {
+            return;
+        };
+        let made = [last.a, last.b].into_iter();
+        let made = made.filter(|&t| space.source(t).is_none());
+        let (&[summed], [made]) = (last.over.as_slice(), &made.collect::<Vec<_>>()[..]) else {
+            return;
+        };
+        let column = |a: &&AxisId| !kernel.tiles[usize::from(*made)].axes.contains(a);
+        let Some(&unit) = self.order.iter().find(column) else {
+            return;
+        };
+        let rows: Vec<AxisId> = self.order.iter().copied().filter(|a| *a != unit).collect();
+        for &threads in self.gpu.threads.iter().rev() {
+            for lanes in COLUMNS {
+                for per in ROWS_EACH {
+                    let points = i64::from(threads / lanes) * per;
+                    let cut = tiles::fill(self.space, &rows, points, 1);
+                    let schedule = self.tasks(kernel, &cut, &[]);
+                    let mut lay = gpu_layout::ThreadLayout::new(threads);
+                    lay.along(unit, lanes, 1);
+                    for &a in &rows {
+                        let n = self.space.len(&schedule, a).max(1);
+                        let n = u32::try_from(n).unwrap_or(threads);
+                        lay.along(a, n.min(threads).next_power_of_two(), 1);
+                    }
+                    let mut spread = lay.spread;
+                    if let Some(&columns) = spread.iter().find(|s| s.axis == unit) {
+                        spread.push(Spread {
+                            axis: summed,
+                            ..columns
+                        });
+                        out.extend(self.spread_like(kernel, schedule, (threads, 1), spread));
+                    }
+                }
+            }
         }
     }
 
@@ -267,18 +354,34 @@ impl Flat<'_> {
         loops: &[AxisTile],
         (threads, team, each): (u32, u32, u32),
     ) -> Option<Candidate> {
-        let space = self.space;
+        let schedule = self.tasks(kernel, cut, loops);
+        let spread = self.spread(kernel, &schedule, threads, (team, each));
+        self.spread_like(kernel, schedule, (threads, team), spread)
+    }
+
+    /// The schedule whose tasks have these tiles, innermost first.
+    fn tasks(&self, kernel: &Kernel, cut: &[AxisTile], loops: &[AxisTile]) -> Schedule {
         // A symbolic axis is cut even where one piece covers it: tiles have a size then.
         let needed = |t: &&AxisTile| {
             let symbolic = kernel.axes[t.axis as usize].extent.known().is_none();
-            t.tile < space.extent(t.axis) || symbolic
+            t.tile < self.space.extent(t.axis) || symbolic
         };
-        let mut schedule = Schedule {
+        Schedule {
             grid: cut.iter().rev().filter(needed).copied().collect(),
             loops: loops.to_vec(),
             ..whole(kernel)
-        };
-        let spread = self.spread(kernel, &schedule, threads, (team, each));
+        }
+    }
+
+    /// The candidate whose axes lie over threads as `spread` says.
+    fn spread_like(
+        &self,
+        kernel: &Kernel,
+        mut schedule: Schedule,
+        (threads, team): (u32, u32),
+        spread: Vec<Spread>,
+    ) -> Option<Candidate> {
+        let space = self.space;
         let (held, shared) = self.place_tiles(kernel, &mut schedule, &spread, team > 1)?;
         // What threads exchange when they reduce together.
         let scalars = kernel.body.iter().map(|s| match s {
@@ -294,7 +397,7 @@ impl Flat<'_> {
         let rows = rows.filter(|a| !columns.contains(a)).collect();
         let what = format!(
             "{}, {threads} threads{}, {} shared",
-            tiles::describe(space, &schedule.grid, loops),
+            tiles::describe(space, &schedule.grid, &schedule.loops),
             match team {
                 1 => String::new(),
                 n => format!(" in teams of {n}"),

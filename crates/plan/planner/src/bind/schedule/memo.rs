@@ -1,7 +1,7 @@
 //! Choices made so far: kernels that differ in their names alone are looked at once per bind.
 use super::candidate::Choice;
 use super::form::Facts;
-use super::{choose, relaid, split};
+use super::{choose, one_task, quick, relaid, split};
 use crate::bind::ctx::Ctx;
 use crate::bind::prior::{self, Earlier};
 use foldhash::HashMap;
@@ -37,6 +37,16 @@ pub(crate) struct Asked<'a> {
 
 impl Asked<'_> {
     fn choose(&self, whys: &mut Vec<Why>) -> Result<Choice, String> {
+        self.seen(|ctx, facts| choose(ctx, self.kernel, facts, whys))
+    }
+
+    /// As [`quick`].
+    pub fn quick(&self, limit: f64) -> Option<f64> {
+        self.seen(|ctx, facts| quick(ctx, self.kernel, facts, limit))
+    }
+
+    /// What `f` makes of what is known of the kernel.
+    fn seen<T>(&self, f: impl FnOnce(Ctx, &Facts) -> T) -> T {
         let facts = Facts {
             constant: &|o| self.constants.get(o as usize) == Some(&true),
             packings: &self.packings,
@@ -48,7 +58,7 @@ impl Asked<'_> {
             far: &self.far,
             ..self.ctx
         };
-        choose(ctx, self.kernel, &facts, whys)
+        f(ctx, &facts)
     }
 
     /// Whether what is chosen is kept: a sweep looks at kernels by name; what a text says it says of one kernel.
@@ -83,9 +93,18 @@ struct Known {
     named: bool,
 }
 
+/// Choices by kernel.
+type ByKernel = HashMap<Key, Vec<Known>>;
+
 /// What one bind chose.
 #[derive(Default)]
-pub(crate) struct Memo(HashMap<Key, Vec<Known>>);
+pub(crate) struct Memo {
+    chosen: ByKernel,
+    /// Of one task each.
+    one_task: ByKernel,
+    /// Where none of one task takes less than so many seconds.
+    refused: HashMap<Key, f64>,
+}
 
 /// Whether operands and tiles of `chosen` are called as in `given`, and others stand behind them: then another kernel's
 /// names can be put in their place.
@@ -157,7 +176,7 @@ impl Memo {
             return asked.choose(whys);
         }
         let key = self.key(asked);
-        if let Some((known, choice)) = self.found(&key, asked) {
+        if let Some((known, choice)) = found(&self.chosen, &key, asked) {
             whys.extend(known.whys.iter().map(|w| Why {
                 subject: match known.named {
                     true => w.subject.clone(),
@@ -169,8 +188,36 @@ impl Memo {
         }
         let said = whys.len();
         let choice = asked.choose(whys)?;
-        self.add(key, asked, &choice, whys[said..].to_vec());
+        add(&mut self.chosen, key, asked, &choice, whys[said..].to_vec());
         Ok(choice)
+    }
+
+    /// As [`one_task`], with what it is called.
+    pub fn one_task(&mut self, asked: &Asked, limit: f64) -> Option<(Choice, String)> {
+        if !asked.kept() {
+            return None;
+        }
+        let key = self.key(asked);
+        if let Some((known, choice)) = found(&self.one_task, &key, asked) {
+            return Some((choice, known.whys.first()?.choice.clone()));
+        }
+        if self.refused.get(&key).is_some_and(|&most| limit <= most) {
+            return None;
+        }
+        let found = asked.seen(|ctx, facts| one_task(ctx, asked.kernel, facts, limit));
+        let Some((choice, what)) = found else {
+            self.refused.insert(key, limit);
+            return None;
+        };
+        let called = Why {
+            pass: "schedule".into(),
+            subject: asked.kernel.name.clone(),
+            choice: what.clone(),
+            alternatives: vec![],
+            reason: String::new(),
+        };
+        add(&mut self.one_task, key, asked, &choice, vec![called]);
+        Some((choice, what))
     }
 
     /// Chooses for all of `list` on several threads, so that [`Memo::choose`] finds it.
@@ -179,7 +226,7 @@ impl Memo {
         for asked in list.iter().filter(|a| a.kept()) {
             let key = self.key(asked);
             let other = |o: &(Key, &Asked)| o.0 == key && asked.same(o.1);
-            if self.found(&key, asked).is_none() && !open.iter().any(other) {
+            if found(&self.chosen, &key, asked).is_none() && !open.iter().any(other) {
                 open.push((key, asked));
             }
         }
@@ -190,7 +237,7 @@ impl Memo {
         });
         for ((key, asked), chosen) in open.into_iter().zip(chosen) {
             if let Some((choice, whys)) = chosen {
-                self.add(key, asked, &choice, whys);
+                add(&mut self.chosen, key, asked, &choice, whys);
             }
         }
     }
@@ -199,35 +246,35 @@ impl Memo {
         let machine = asked.ctx.machine;
         let level = |f: &f64| machine.nearest_holding_index(*f) as u8;
         let levels = asked.far.iter().map(level).collect();
-        let mut hasher = self.0.hasher().build_hasher();
+        let mut hasher = self.chosen.hasher().build_hasher();
         asked.kernel.hash_unnamed(&mut hasher);
         Key(asked.place, hasher.finish(), levels)
     }
+}
 
-    fn found(&self, key: &Key, asked: &Asked) -> Option<(&Known, Choice)> {
-        let known = self.0.get(key)?;
-        known.iter().find_map(|k| Some((k, k.renamed(asked)?)))
-    }
+fn found<'m>(all: &'m ByKernel, key: &Key, asked: &Asked) -> Option<(&'m Known, Choice)> {
+    let known = all.get(key)?;
+    known.iter().find_map(|k| Some((k, k.renamed(asked)?)))
+}
 
-    fn add(&mut self, key: Key, asked: &Asked, choice: &Choice, whys: Vec<Why>) {
-        let (ctx, kernel) = (asked.ctx, asked.kernel);
-        // The operands of a sum of parts are others.
-        let keeps = match &choice.parts {
-            None => keeps_names(&choice.kernel, kernel),
-            Some(p) => {
-                let kernel = &relaid::reading(kernel, &choice.packed);
-                split::halves(ctx, kernel, p).is_some_and(|[first, second]| {
-                    keeps_names(&p.first.kernel, &first) && keeps_names(&choice.kernel, &second)
-                })
-            }
-        };
-        self.0.entry(key).or_default().push(Known {
-            kernel: kernel.clone(),
-            constants: asked.constants.clone(),
-            packings: asked.packings.iter().map(|p| p.to_vec()).collect(),
-            choice: choice.clone(),
-            named: !keeps || whys.len() != 1,
-            whys,
-        });
-    }
+fn add(all: &mut ByKernel, key: Key, asked: &Asked, choice: &Choice, whys: Vec<Why>) {
+    let (ctx, kernel) = (asked.ctx, asked.kernel);
+    // The operands of a sum of parts are others.
+    let keeps = match &choice.parts {
+        None => keeps_names(&choice.kernel, kernel),
+        Some(p) => {
+            let kernel = &relaid::reading(kernel, &choice.packed);
+            split::halves(ctx, kernel, p).is_some_and(|[first, second]| {
+                keeps_names(&p.first.kernel, &first) && keeps_names(&choice.kernel, &second)
+            })
+        }
+    };
+    all.entry(key).or_default().push(Known {
+        kernel: kernel.clone(),
+        constants: asked.constants.clone(),
+        packings: asked.packings.iter().map(|p| p.to_vec()).collect(),
+        choice: choice.clone(),
+        named: !keeps || whys.len() != 1,
+        whys,
+    });
 }

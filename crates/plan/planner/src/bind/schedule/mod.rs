@@ -38,7 +38,7 @@ use machine::{Cost, Work, units};
 pub(crate) use memo::{Asked, Memo};
 use plan::{Alternative, Why};
 pub(crate) use product::reach;
-use rank::{COUNTED, Search, ranked};
+use rank::{COUNTED, Search, ranked, ranked_of, sketched};
 pub(crate) use renumber::numbered_as;
 use renumber::{lanes_last, ordered};
 use std::collections::BTreeSet;
@@ -198,6 +198,42 @@ impl Readings {
             _ => None,
         }
     }
+}
+
+/// What a GPU takes for `kernel`, by the instructions of its few best candidates, where that is less than `limit`.
+pub(crate) fn quick(ctx: Ctx, kernel: &Kernel, facts: &Facts, limit: f64) -> Option<f64> {
+    let (kernel, _) = relaid::relaid(ctx, ordered(kernel), facts);
+    let list = candidates(&Space::new(ctx, &kernel), facts, ctx.effort.max(1)).ok()?;
+    let sketches = sketched(ctx, &list, 0, facts.constant);
+    let search = Search {
+        limit,
+        ..Search::all(ctx.prints(), COUNTED)
+    };
+    let best = ranked_of(ctx, &list, sketches, facts.constant, search).ok()?;
+    let known = |b: &&Rank| rank::is_known(ctx, b) && b.0 < limit;
+    Some(best.first().filter(known)?.0)
+}
+
+/// The best choice of one task for `kernel`, and what it is called, where one takes less than `limit`: one CTA can do it
+/// behind the tasks of the step before.
+pub(crate) fn one_task(
+    ctx: Ctx,
+    kernel: &Kernel,
+    facts: &Facts,
+    limit: f64,
+) -> Option<(Choice, String)> {
+    let (kernel, copies) = relaid::relaid(ctx, ordered(kernel), facts);
+    let space = Space::new(ctx, &kernel);
+    let mut list = with_copies(gpu_flat::one_task(&space), &copies, usize::MAX);
+    // Arithmetic and bytes alone do not tell them apart.
+    let search = Search {
+        limit,
+        ..Search::all(ctx.prints(), list.len())
+    };
+    let best = ranked(ctx, &list, 0, facts.constant, search).ok()?;
+    let known = |b: &Rank| rank::is_known(ctx, b) && b.0 < limit;
+    let (_, at, work, cost) = best.into_iter().next().filter(known)?;
+    finished(ctx, list.swap_remove(at), work, cost).ok()
 }
 
 /// Candidates that are sought: the best, and those near it that read what is packed already, where something is `there`,

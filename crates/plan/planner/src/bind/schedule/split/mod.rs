@@ -123,7 +123,7 @@ fn saved_as_one_launch(ctx: Ctx, first: &Half, second: &Half) -> Option<f64> {
         (&*first.schedule, &first.work),
         (&*second.schedule, &second.work),
     );
-    let times = handovers(ctx, one, two)?;
+    let times = handovers(ctx, &[one], two)?;
     Some(ctx.machine.joined_s(times))
 }
 
