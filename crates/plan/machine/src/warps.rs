@@ -193,7 +193,8 @@ impl WarpRates {
         let issued = issued.filter(|(_, pipe)| *pipe != Pipe::Warpgroup);
         let issued: f64 = issued.map(|(n, _)| n).sum();
         let pipes = turns.iter().zip(&self.turns).map(|(n, each)| n * each);
-        Self::LONE * pipes.fold(issued, f64::max)
+        // A pipe that is never idle goes on while nothing is issued.
+        pipes.fold(Self::LONE * issued, f64::max)
     }
 
     /// Cycles that a multiprocessor is busy issuing `turns` of instructions.
