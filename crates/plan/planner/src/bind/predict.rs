@@ -66,6 +66,21 @@ pub(crate) fn sketch_step(
     predict_by(ctx, &program, None, f64::INFINITY)
 }
 
+/// Whether what is stored has an axis that a product in it has not: code may make the product once for all of that axis.
+fn spreads_products(kernel: &Kernel) -> bool {
+    let axes = |t: TileId| &kernel.tiles[t as usize].axes;
+    let stored = |acc: TileId| {
+        kernel.body.iter().any(|s| match s {
+            Stmt::Store { src, .. } => axes(*src).iter().any(|a| !axes(acc).contains(a)),
+            _ => false,
+        })
+    };
+    kernel.body.iter().any(|s| match s {
+        Stmt::Contract { acc, .. } => stored(*acc),
+        _ => false,
+    })
+}
+
 /// Seconds that counting the instructions of `kernel` under `schedule` finds at least, by its sketched work `w`: a warp
 /// alone issues its share of the products, whatever else it does. `None` where nothing is counted.
 pub(crate) fn least_counted(
@@ -81,7 +96,7 @@ pub(crate) fn least_counted(
     // products than are counted.
     let products = kernel.body.iter();
     let products = products.filter(|s| matches!(s, Stmt::Contract { .. }));
-    if w.uneven > 0.0 || products.count() > 1 {
+    if w.uneven > 0.0 || products.count() > 1 || spreads_products(kernel) {
         return None;
     }
     let rates = counter(ctx).and_then(|_| ctx.machine.warp_rates())?;
