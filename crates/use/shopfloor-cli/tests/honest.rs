@@ -712,7 +712,7 @@ fn a_precision_that_a_device_lacks_is_the_next_more_exact_one() {
         );
     }
     for (asked, by) in [("bf16", "by bf16"), ("bf16x3", "by three bf16 products")] {
-        let line = said(&["--on", "a100"], asked);
+        let line = said(&["--on", "a100", "--dim", "batch=256"], asked);
         assert!(line.contains(by), "{line}");
     }
     let out = shopfloor(&[

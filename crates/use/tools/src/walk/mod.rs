@@ -127,7 +127,7 @@ pub fn planned(model: &Model, machines: &Machines, walk: &WalkOptions) -> Result
 /// The bundled two-layer model.
 const TOUR: &[u8] = include_bytes!("two_layers.onnx");
 /// Rows that fill a GPU with more than one wave.
-const TOUR_ROWS: i64 = 8192;
+const TOUR_ROWS: i64 = 16_384;
 
 /// The walk through the bundled two-layer model, for a newcomer.
 ///
