@@ -96,7 +96,7 @@ fn products_are_timed_stage_by_stage() {
         "f32 256^3",
         "bf16x3 256^3",
         "tf32 256^3",
-        "f32 as bf16 256^3",
+        "f32:bf16 256^3",
         "i8 256^3",
         "i8 16 x",
     ];

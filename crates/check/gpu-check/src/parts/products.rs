@@ -48,7 +48,7 @@ impl Subject {
     fn name(&self) -> String {
         let what = match self.dtype {
             // bf16 is a type as well.
-            DType::F32 if self.precision == Precision::Bf16 => "f32 as bf16".into(),
+            DType::F32 if self.precision == Precision::Bf16 => "f32:bf16".into(),
             DType::F32 => self.precision.to_string(),
             d => d.to_string(),
         };
