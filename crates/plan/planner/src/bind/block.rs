@@ -437,7 +437,8 @@ impl<'a> BlockBuilder<'a> {
                     });
                 }
                 self.written(item, place);
-                if !init {
+                // A cut compares what steps take alone.
+                if !init && *self.placement == Placement::Last {
                     let asked = self.asked(item, (kernel, args), place, far, init);
                     if let Some(other) = self.in_launch(&asked, &buffers, &choice) {
                         choice = other;
