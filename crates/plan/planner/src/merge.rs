@@ -44,6 +44,35 @@ pub struct ItemMerge {
     pub(crate) item: Item,
 }
 
+/// Share of their time that kernels have to take less otherwise: as one, in two, or laid out anew.
+pub(crate) const LESS: f64 = 0.03;
+
+/// Items of pairs so far, by segment and place: none is part of two.
+#[derive(Default)]
+pub struct Paired(BTreeSet<(usize, usize)>);
+
+impl Paired {
+    /// Keeps those of `pairs` whose items are part of none so far, and counts these.
+    pub fn take(&mut self, pairs: &mut Vec<ItemMerge>) {
+        pairs.retain(|j| {
+            let (s, a, b) = j.at;
+            let free = !self.0.contains(&(s, a)) && !self.0.contains(&(s, b));
+            if free {
+                self.0.extend([(s, a), (s, b)]);
+            }
+            free
+        });
+    }
+
+    /// Counts the items of `pairs` no longer.
+    pub fn release(&mut self, pairs: &[ItemMerge]) {
+        for (s, a, b) in pairs.iter().map(|j| j.at) {
+            self.0.remove(&(s, a));
+            self.0.remove(&(s, b));
+        }
+    }
+}
+
 /// The pairs of `program`'s items that can be one.
 pub fn joinings(program: &Program, which: Joinable) -> Vec<ItemMerge> {
     let mut readers = vec![0u32; program.values.len()];

@@ -5,7 +5,7 @@
 //! what gains goes into one program, of which whoever asks makes a plan. Nothing is changed in place.
 use super::alike::Alike;
 use super::{PlanOptions, Planner};
-use crate::merge::{ItemMerge, Joinable, join, joinings};
+use crate::merge::{ItemMerge, Joinable, LESS, Paired, join, joinings};
 use crate::relayout::{Order, Region, Relayout, regions, relaid, without_copies};
 use layout::{Arrange, DimBox, Inserted};
 use plan::{Alternative, Fate, Item, ItemWork, Plan, Program, Segment, ValueIx, Why};
@@ -17,8 +17,6 @@ const LOOKED: usize = 8;
 const LONG: f64 = 0.02;
 /// How many times fewer candidates are tried of kernels by themselves than for a plan.
 const FEWER: usize = 4;
-/// Share of its time that it has to take less.
-const LESS: f64 = 0.03;
 
 /// Predicted seconds of a plan's steps by name.
 fn took(plan: &Plan) -> BTreeMap<&str, f64> {
@@ -87,17 +85,9 @@ impl Planner {
         kinds.truncate(LOOKED);
         let mut whys = vec![];
         let mut chosen: Vec<ItemMerge> = vec![];
-        let mut part: BTreeSet<(usize, usize)> = BTreeSet::new();
+        let mut part = Paired::default();
         for (_, mut pairs) in kinds {
-            // No item is part of two.
-            pairs.retain(|j| {
-                let (s, a, b) = j.at;
-                let free = !part.contains(&(s, a)) && !part.contains(&(s, b));
-                if free {
-                    part.extend([(s, a), (s, b)]);
-                }
-                free
-            });
+            part.take(&mut pairs);
             let Some(j) = pairs.first() else { continue };
             let (s, a, b) = j.at;
             let items = program.segments[s].items();
@@ -108,10 +98,7 @@ impl Planner {
                 .zip(one)
                 .filter(|(apart, one)| *one < (1.0 - LESS) * apart);
             let Some((apart, one)) = gain else {
-                for j in &pairs {
-                    part.remove(&(j.at.0, j.at.1));
-                    part.remove(&(j.at.0, j.at.2));
-                }
+                part.release(&pairs);
                 continue;
             };
             whys.push(Why {

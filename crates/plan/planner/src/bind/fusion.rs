@@ -6,6 +6,7 @@
 use super::alike::Alike;
 use super::prior::Prior;
 use super::{MemorySaving, PlanOptions, Planner};
+use crate::merge::LESS;
 use crate::split::{ItemSplit, apart, partings};
 use kernel::Kernel;
 use layout::{Arrange, Inserted};
@@ -22,8 +23,6 @@ const KINDS: usize = 8;
 const LONG: f64 = 0.02;
 /// How many times fewer candidates are tried of kernels by themselves than for a plan.
 const FEWER: usize = 4;
-/// Share of its time that a kernel has to take less in two.
-const LESS: f64 = 0.03;
 
 /// A kind of kernel with the items that are of it, by (segment, item).
 struct Kind<'a> {

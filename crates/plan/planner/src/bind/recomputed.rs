@@ -7,16 +7,12 @@ use super::launch::joins;
 use super::prior::Prior;
 use super::recency::Recency;
 use super::schedule::{Asked, Memo};
-use crate::merge::{ItemMerge, Joinable, join, joinings};
+use crate::merge::{ItemMerge, Joinable, LESS, Paired, join, joinings};
 use kernel::Kernel;
 use layout::Arrange;
 use machine::units;
 use plan::{Alternative, Item, ItemWork, Program, Segment, ValueIx, ValueOrigin, Why};
-use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// Share of the time of both that one step has to take less.
-const LESS: f64 = 0.03;
 
 /// What is known where it is decided.
 struct Deciding<'a> {
@@ -70,7 +66,7 @@ pub(super) fn recomputed(
     if gains.is_empty() {
         return None;
     }
-    let mut part: BTreeSet<(usize, usize)> = BTreeSet::new();
+    let mut part = Paired::default();
     let mut chosen: Vec<ItemMerge> = vec![];
     for Gain {
         apart,
@@ -78,15 +74,7 @@ pub(super) fn recomputed(
         mut kind,
     } in gains
     {
-        // No item is part of two.
-        kind.retain(|j| {
-            let (s, a, b) = j.at;
-            let free = !part.contains(&(s, a)) && !part.contains(&(s, b));
-            if free {
-                part.extend([(s, a), (s, b)]);
-            }
-            free
-        });
+        part.take(&mut kind);
         for j in &kind {
             let (s, a, b) = j.at;
             let items = program.segments[s].items();

@@ -260,19 +260,24 @@ fn beaten(ctx: Ctx, list: &[Candidate], best: &[Rank]) -> Vec<Alternative> {
         return vec![];
     };
     let chosen = &list[first.1];
-    let others = best.iter().skip(1).take(KEPT);
-    others
-        .map(|b| (b, list[b.1].beside(chosen)))
+    let mut said: Vec<String> = vec![chosen.what.clone()];
+    let mut out = vec![];
+    for b in best.iter().skip(1).take(KEPT) {
+        let what = list[b.1].beside(chosen);
         // What differs in nothing that is said was no choice.
-        .filter(|(_, what)| *what != chosen.what)
-        .map(|(b, what)| Alternative {
+        if said.contains(&what) {
+            continue;
+        }
+        said.push(what.clone());
+        out.push(Alternative {
             what: match rank::is_known(ctx, b) {
                 true => what,
                 false => format!("{what}, at least"),
             },
             predicted_s: b.3.time_s,
-        })
-        .collect()
+        });
+    }
+    out
 }
 
 /// Candidates that the target has for a kernel, best guesses first: the first `most`, and perhaps more.
