@@ -168,6 +168,9 @@ fn stages_that_are_free_too_early_for_the_next_task_are_found_out() {
 
 #[test]
 fn products_in_parts_give_what_multiply_adds_give() {
+    if !testing::turn("simt: products_in_parts_give_what_multiply_adds_give") {
+        return;
+    }
     let subject = Interpreter {
         shuffle: 32,
         matrix: true,

@@ -296,6 +296,9 @@ const KEPT: (&str, &str) = ("setp.gt.u32 %p, %r1, 6144;", "setp.gt.u32 %p, %r1, 
 
 #[test]
 fn every_family_gives_the_same_bits_inside_a_resident_kernel() {
+    if !testing::turn("every_family_gives_the_same_bits_inside_a_resident_kernel") {
+        return;
+    }
     let mut agreed = std::collections::BTreeMap::new();
     let mut kept = std::collections::BTreeMap::new();
     for seed in testing::Share::cases(12, 1) {
