@@ -127,54 +127,69 @@ fn whole(of: &[usize], list: &[u32]) -> (u64, Vec<Vec<u8>>) {
     (b.gpu.memory().allocated, want)
 }
 
+/// The chain of the matrices `of` gives the same bits with less memory than its weights take, a kernel staying, without a
+/// call of the driver; `list` says which steps are the host's.
+fn same_bits(of: &[usize], list: &[u32], drawn: &mut fastrand::Rng) {
+    let (all, want) = whole(of, list);
+    let mut streamed = vec![];
+    // From few of the weights missing to as little as two places, or one, need.
+    for missing in [1u64, 3, 5] {
+        let memory = all - missing * WEIGHT / 2 - drawn.u64(..WEIGHT / 4);
+        let b = bench(true, Some(memory), list);
+        let s = b.session(chain(of));
+        let got: Vec<Vec<u8>> = (0..3).map(|i| bits(&s, i)).collect();
+        assert_eq!(got, want, "{of:?} in {memory} of {all} bytes");
+        assert!(b.stays(), "{of:?} in {memory} of {all} bytes");
+        let (calls, moved) = (b.driver.calls(0), b.gpu.moved().to_device);
+        for turn in 0..2 {
+            assert_eq!(bits(&s, turn), want[turn as usize]);
+        }
+        let each = (b.gpu.moved().to_device - moved) / 2;
+        streamed.push(each / WEIGHT);
+        assert_eq!(b.driver.calls(0), calls);
+        let peak = b.gpu.memory().peak;
+        assert!(peak <= memory, "{peak} of {memory}");
+    }
+    println!("{of:?}, {list:?}: weights that come with a request {streamed:?}");
+    assert!(streamed.is_sorted() && streamed[0] >= 1, "{streamed:?}");
+    assert!(streamed[2] > streamed[0], "{streamed:?}");
+}
+
+fn drawn() -> fastrand::Rng {
+    let seed = 0x5f3a_11c7;
+    println!("seed {seed:#x}");
+    fastrand::Rng::with_seed(seed)
+}
+
 #[test]
 fn the_same_bits_as_step_by_step_without_a_call_of_the_driver() {
     if !testing::turn("the_same_bits_as_step_by_step_without_a_call_of_the_driver") {
         return;
     }
-    let seed = 0x5f3a_11c7;
-    println!("seed {seed:#x}");
-    let mut drawn = fastrand::Rng::with_seed(seed);
-    let lists: [&[u32]; 3] = [&[], &[1, 0, 1, 1, 0, 1, 1, 1], &[1, 1, 1, 1, 1, 0, 1, 1]];
-    for list in lists {
-        // A matrix of a step of the host stays with the host: each step has its own there.
-        let of: Vec<usize> = match list.is_empty() {
-            true => vec![
-                0,
-                1,
-                2,
-                3,
-                4,
-                5,
-                drawn.u64(..6) as usize,
-                drawn.u64(..5) as usize,
-            ],
-            false => (0..8).collect(),
-        };
-        let (all, want) = whole(&of, list);
-        let mut streamed = vec![];
-        // From few of the weights missing to as little as two places, or one, need.
-        for missing in [1u64, 3, 5] {
-            let memory = all - missing * WEIGHT / 2 - drawn.u64(..WEIGHT / 4);
-            let b = bench(true, Some(memory), list);
-            let s = b.session(chain(&of));
-            let got: Vec<Vec<u8>> = (0..3).map(|i| bits(&s, i)).collect();
-            assert_eq!(got, want, "{of:?} in {memory} of {all} bytes");
-            assert!(b.stays(), "{of:?} in {memory} of {all} bytes");
-            let (calls, moved) = (b.driver.calls(0), b.gpu.moved().to_device);
-            for turn in 0..2 {
-                assert_eq!(bits(&s, turn), want[turn as usize]);
-            }
-            let each = (b.gpu.moved().to_device - moved) / 2;
-            streamed.push(each / WEIGHT);
-            assert_eq!(b.driver.calls(0), calls);
-            let peak = b.gpu.memory().peak;
-            assert!(peak <= memory, "{peak} of {memory}");
-        }
-        println!("{of:?}, {list:?}: weights that come with a request {streamed:?}");
-        assert!(streamed.is_sorted() && streamed[0] >= 1, "{streamed:?}");
-        assert!(streamed[2] > streamed[0], "{streamed:?}");
+    let mut drawn = drawn();
+    let again = [drawn.usize(..6), drawn.usize(..5)];
+    same_bits(&[0, 1, 2, 3, 4, 5, again[0], again[1]], &[], &mut drawn);
+}
+
+/// A matrix of a step of the host stays with the host: each step has its own there.
+const OF_TWO_DEVICES: [usize; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
+
+#[test]
+fn the_same_bits_with_two_steps_of_the_host() {
+    if !testing::turn("the_same_bits_with_two_steps_of_the_host") {
+        return;
     }
+    let list = [1, 0, 1, 1, 0, 1, 1, 1];
+    same_bits(&OF_TWO_DEVICES, &list, &mut drawn());
+}
+
+#[test]
+fn the_same_bits_with_one_step_of_the_host() {
+    if !testing::turn("the_same_bits_with_one_step_of_the_host") {
+        return;
+    }
+    let list = [1, 1, 1, 1, 1, 0, 1, 1];
+    same_bits(&OF_TWO_DEVICES, &list, &mut drawn());
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub(crate) use members::place;
 pub use members::{Member, crate_names, members, root};
 pub use packages::packages;
 pub use pages::{adding_table, architecture, readme};
-pub use profiles::profiles;
+pub use profiles::{assertions, profiles};
 pub use publishing::publishing;
 pub use sources::{forbid_lines, leftovers, safety_comments, unsafe_places};
 pub use status::status;
@@ -72,6 +72,11 @@ pub const CHECKS: &[Check] = &[
         name: "profiles",
         holds: "the wheel, a workspace of its own, is built as everything else that is handed out",
         run: profiles,
+    },
+    Check {
+        name: "assertions",
+        holds: "everyday builds check the assertions of every crate that has some",
+        run: assertions,
     },
     Check {
         name: "unsafe-places",

@@ -1,6 +1,10 @@
-//! Whether the wheel, which is a workspace of its own, has the profiles of all others.
+//! Whether the wheel, which is a workspace of its own, has the profiles of all others, and whether assertions are checked
+//! where there are some.
 
+use crate::members;
+use crate::sources::{UNSAFE_CRATES, UNSAFE_FILES, crate_of, files};
 use crate::tables::{Table, parse, table};
+use crate::text::Text;
 use std::path::Path;
 
 /// The wheel's folder.
@@ -12,6 +16,43 @@ pub fn profiles(root: &Path) -> Vec<String> {
         Ok(findings) => findings,
         Err(e) => vec![e],
     }
+}
+
+/// Findings: crates with assertions for debugging that everyday builds leave out, and crates with unsafe code of which the
+/// profile does not say whether the standard library checks its pointers.
+pub fn assertions(root: &Path) -> Vec<String> {
+    let manifest = match parse(&root.join("Cargo.toml")) {
+        Ok(manifest) => manifest,
+        Err(e) => return vec![e],
+    };
+    let stated = |name: &str| {
+        let keys = ["profile", "dev", "package", &format!("shopfloor-{name}")];
+        table(&manifest, &keys)?.get("debug-assertions")?.as_bool()
+    };
+    let members = members(root);
+    let mut asserting: Vec<&str> = vec![];
+    let sources = files(root);
+    for (path, text) in &sources {
+        let (name, file) = crate_of(&members, path);
+        let words = [concat!("debug_", "assert"), "cfg!(debug_assertions)"];
+        let code = Text::new(text).code;
+        let asserts = code.iter().any(|l| words.iter().any(|w| l.contains(w)));
+        if asserts && file.starts_with("src/") && !asserting.contains(&name) {
+            asserting.push(name);
+        }
+    }
+    let left_out = asserting.iter().filter(|n| stated(n) != Some(true));
+    let left_out = left_out.map(|n| format!("{n} has assertions for debugging"));
+    let unsafe_ones = UNSAFE_CRATES
+        .iter()
+        .chain(UNSAFE_FILES.iter().map(|f| &f.0));
+    // The wheel is a workspace of its own.
+    let unsaid = unsafe_ones.filter(|n| **n != "python" && stated(n).is_none());
+    let unsaid = unsaid.map(|n| format!("{n} has unsafe code"));
+    let remedy = |what| {
+        format!("{what}, of which Cargo.toml's profile dev says nothing: set debug-assertions")
+    };
+    left_out.chain(unsaid).map(remedy).collect()
 }
 
 fn compared(root: &Path) -> Result<Vec<String>, String> {

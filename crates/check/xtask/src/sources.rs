@@ -5,7 +5,7 @@ use crate::{Member, members};
 use std::path::Path;
 
 /// Crates whose code may be unsafe.
-const UNSAFE_CRATES: &[&str] = &[
+pub(crate) const UNSAFE_CRATES: &[&str] = &[
     "workers",
     "device",
     "microkernels",
@@ -17,7 +17,7 @@ const UNSAFE_CRATES: &[&str] = &[
     "onnxruntime-plugin",
 ];
 /// Files of other crates that may, by crate: there the crate denies unsafe code and the file allows it.
-const UNSAFE_FILES: &[(&str, &str)] = &[
+pub(crate) const UNSAFE_FILES: &[(&str, &str)] = &[
     ("onnx", "src/mapped.rs"),
     ("tensor", "src/elements.rs"),
     ("python", "src/array.rs"),
@@ -26,12 +26,12 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
 const REASON_ABOVE: usize = 10;
 
 /// Rust files below `root`.
-fn files(root: &Path) -> Vec<(String, String)> {
+pub(crate) fn files(root: &Path) -> Vec<(String, String)> {
     crate::documents::files(root, ".rs")
 }
 
 /// The crate that a path lies in, and the path inside it.
-fn crate_of<'a>(members: &'a [Member], path: &'a str) -> (&'a str, &'a str) {
+pub(crate) fn crate_of<'a>(members: &'a [Member], path: &'a str) -> (&'a str, &'a str) {
     let inside = |m: &'a Member| {
         let rest = path.strip_prefix(m.folder.as_str())?;
         Some((m.name.as_str(), rest.strip_prefix('/')?))

@@ -34,6 +34,7 @@ tests! {
     the_library_brings_few_packages "packages"
     crates_can_be_published "publishing"
     the_wheel_is_built_as_all_else "profiles"
+    assertions_are_checked "assertions"
     unsafe_code_is_only_where_it_may_be "unsafe-places"
     every_other_crate_forbids_unsafe_code "forbid-lines"
     every_unsafe_block_says_why_it_is_sound "safety-comments"

@@ -211,11 +211,7 @@ impl Program {
             whys: Vec::new(),
             weights: self.weights.clone(),
         };
-        let mut numbers = Numbers {
-            whole: self,
-            of: BTreeMap::new(),
-            used: Vec::new(),
-        };
+        let mut numbers = Numbers::default();
         p.inputs = inputs.iter().map(|&v| numbers.get(v)).collect();
         p.init.iter_mut().for_each(|i| numbers.item(i));
         p.segments.iter_mut().for_each(|s| numbers.segment(s));
@@ -248,7 +244,7 @@ impl Program {
     }
 
     /// Gives a stretch the symbols that it uses and what is known of them.
-    fn sizes(&self, p: &mut Program, numbers: &Numbers<'_>, inputs: &[ValueIx], cuts: &Cuts) {
+    fn sizes(&self, p: &mut Program, numbers: &Numbers, inputs: &[ValueIx], cuts: &Cuts) {
         let mut used = Symbols::default();
         for &v in &numbers.used {
             self.value_symbols(v, &mut used);
@@ -347,15 +343,14 @@ fn each_value(item: &Item, f: &mut dyn FnMut(ValueIx)) {
 }
 
 /// Values of the whole program by their numbers in a stretch.
-struct Numbers<'a> {
-    whole: &'a Program,
+#[derive(Default)]
+struct Numbers {
     of: BTreeMap<ValueIx, ValueIx>,
     used: Vec<ValueIx>,
 }
 
-impl Numbers<'_> {
+impl Numbers {
     fn get(&mut self, v: ValueIx) -> ValueIx {
-        debug_assert!((v as usize) < self.whole.values.len());
         *self.of.entry(v).or_insert_with(|| {
             self.used.push(v);
             self.used.len() as ValueIx - 1

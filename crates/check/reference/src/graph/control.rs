@@ -87,18 +87,16 @@ pub(crate) fn repeat(
 
 /// Equally shaped parts along a new leading dimension.
 fn stack(parts: &[Rc<Tensor>], body: &Graph, output: usize, symbols: &Symbols) -> R<Tensor> {
-    let Some(first) = parts.first() else {
+    if parts.is_empty() {
         // No iteration: extents that nothing outside the body tells are 0.
         let v = body.value(body.outputs[output]);
         let inner = v.shape.iter().map(|d| symbols.extent(d).unwrap_or(0));
         let shape: Vec<usize> = std::iter::once(0).chain(inner).collect();
         return Ok(Tensor::zeros(v.dtype, &shape)?);
-    };
-    let shape: Vec<usize> = [&[1], first.shape()].concat();
+    }
     let parts: Vec<Tensor> = parts
         .iter()
         .map(|t| Ok((**t).clone().reshaped(&[&[1], t.shape()].concat())?))
         .collect::<R<_>>()?;
-    debug_assert_eq!(shape.len(), first.shape().len() + 1);
     Ok(hostops::concat(&parts.iter().collect::<Vec<_>>(), 0)?)
 }

@@ -76,9 +76,11 @@ pub enum RunEnd {
     Cut,
 }
 
-/// Which threads touched a shared element since the last barrier.
+/// Which threads touched a shared element behind a barrier.
 #[derive(Clone, Copy, Default)]
 struct LastAccess {
+    /// Barriers before: behind another one all of it is forgotten.
+    barriers: u64,
     writer: Option<u32>,
     reader: Option<u32>,
     several: bool,
@@ -116,6 +118,8 @@ struct Machine<'a, M> {
     /// Tasks of the CTA, where it walks tasks.
     tasks: Vec<i64>,
     memory: &'a mut M,
+    /// Barriers that the threads came by.
+    barriers: u64,
     /// Threads that meet where it says so: all but those that only copy.
     meeting: usize,
     /// Whether each thread has waited for the kernels before, or need not.
@@ -192,6 +196,7 @@ pub fn run(
         task: 0,
         tasks: vec![],
         memory,
+        barriers: 0,
         meeting: lanes,
         waited: vec![],
         sites,
@@ -203,6 +208,7 @@ pub fn run(
         0 => tasks.clone(),
         n => tasks.start..end.min(tasks.start.saturating_add(n)),
     };
+    let all: Vec<usize> = (0..lanes).collect();
     for task in ctas {
         m.task = task;
         if p.walkers > 0 {
@@ -220,7 +226,7 @@ pub fn run(
                 (vec![strange(a.dtype); n], vec![LastAccess::default(); n])
             })
             .collect();
-        match m.body(&p.body, &vec![true; lanes]) {
+        match m.body(&p.body, &all) {
             Ok(()) => {}
             Err(StopReason::Limit) => return Ok(RunEnd::Cut),
             Err(StopReason::Broken(why)) => return Err(why),
@@ -266,11 +272,9 @@ impl<M: Memory> Machine<'_, M> {
         self.p.regs[r as usize]
     }
 
-    fn body(&mut self, body: &[Inst], on: &[bool]) -> Result<(), StopReason> {
-        for i in body {
-            self.inst(i, on)?;
-        }
-        Ok(())
+    /// Runs `body` for the threads `active`, in their order.
+    fn body(&mut self, body: &[Inst], active: &[usize]) -> Result<(), StopReason> {
+        body.iter().try_for_each(|i| self.inst(i, active))
     }
 
     /// Shows a request of the threads in `active` whose guard holds to whoever watches.
@@ -376,21 +380,19 @@ impl<M: Memory> Machine<'_, M> {
         &mut self,
         (i, from, to, step): (Reg, Reg, Reg, Reg),
         body: &[Inst],
-        on: &[bool],
+        active: &[usize],
     ) -> Result<(), StopReason> {
-        let mut now = on.to_vec();
-        for l in (0..self.lanes).filter(|&l| on[l]) {
+        let mut now = active.to_vec();
+        for &l in active {
             self.set(i, l, self.get(from, l));
         }
         loop {
-            for (l, on) in now.iter_mut().enumerate() {
-                *on = *on && self.int(i, l) < self.int(to, l);
-            }
-            if !now.contains(&true) {
+            now.retain(|&l| self.int(i, l) < self.int(to, l));
+            if now.is_empty() {
                 break;
             }
             self.body(body, &now)?;
-            for l in (0..self.lanes).filter(|&l| now[l]) {
+            for &l in &now {
                 let step = self.int(step, l);
                 if step < 1 {
                     return Err("a loop that does not move".into());
@@ -469,13 +471,13 @@ impl<M: Memory> Machine<'_, M> {
 
     /// Checks an instruction against the wait for earlier kernels.
     fn dependency(&mut self, i: &Inst, active: &[usize]) -> R<()> {
-        let waits = active.iter().any(|&l| !self.waited[l]);
+        let waits = || active.iter().any(|&l| !self.waited[l]);
         match i {
             Inst::DependencyWait => active.iter().for_each(|&l| self.waited[l] = true),
-            Inst::LaunchDependents if waits => {
+            Inst::LaunchDependents if waits() => {
                 return Err("the next kernel may start before earlier kernels are over".into());
             }
-            i if waits && touches_itself(i, &self.p.operands) => {
+            i if touches_itself(i, &self.p.operands) && waits() => {
                 return Err(
                     "memory that is no constant is touched before earlier kernels are over".into(),
                 );
@@ -485,24 +487,23 @@ impl<M: Memory> Machine<'_, M> {
         Ok(())
     }
 
-    fn inst(&mut self, i: &Inst, on: &[bool]) -> Result<(), StopReason> {
-        let active: Vec<usize> = (0..self.lanes).filter(|&l| on[l]).collect();
+    fn inst(&mut self, i: &Inst, active: &[usize]) -> Result<(), StopReason> {
         let steps = active.len() as u64;
         self.left = self.left.checked_sub(steps).ok_or(StopReason::Limit)?;
-        self.dependency(i, &active)?;
-        self.asks(i, &active);
+        self.dependency(i, active)?;
+        self.asks(i, active);
         match i {
-            Inst::Let(r, Op::Shuffle(x, mask)) => self.shuffle(*r, *x, *mask, &active)?,
-            Inst::Let(r, Op::AnyLane(x)) => self.any_lane(*r, *x, &active)?,
+            Inst::Let(r, Op::Shuffle(x, mask)) => self.shuffle(*r, *x, *mask, active)?,
+            Inst::Let(r, Op::AnyLane(x)) => self.any_lane(*r, *x, active)?,
             Inst::Let(r, op) => {
                 let ty = self.ty(*r);
-                for l in active {
+                for &l in active {
                     let v = self.op(op, ty, l)?;
                     self.set(*r, l, v);
                 }
             }
             Inst::Set(v, r) => {
-                for l in active {
+                for &l in active {
                     self.proxy.free(*v, l)?;
                     self.vars[*v as usize * self.lanes + l] = self.get(*r, l);
                 }
@@ -512,9 +513,9 @@ impl<M: Memory> Machine<'_, M> {
                 operand,
                 index,
                 guard,
-            } => self.load_run(dst, (*operand, *index, *guard), &active)?,
+            } => self.load_run(dst, (*operand, *index, *guard), active)?,
             Inst::LoadSharedRun { dst, array, index } => {
-                for l in active {
+                for &l in active {
                     let at = self.int(*index, l);
                     for (n, &r) in dst.iter().enumerate() {
                         let v = self.load_shared(*array, at + n as i64, l)?;
@@ -528,14 +529,14 @@ impl<M: Memory> Machine<'_, M> {
                 values,
                 guard,
             } => {
-                self.store_run(values, (*operand, *index, *guard), &active)?;
+                self.store_run(values, (*operand, *index, *guard), active)?;
             }
             Inst::StoreShared {
                 array,
                 index,
                 values,
             } => {
-                for l in active {
+                for &l in active {
                     for (n, &r) in values.iter().enumerate() {
                         let at = self.int(*index, l) + n as i64;
                         let v = self.get(r, l);
@@ -549,12 +550,11 @@ impl<M: Memory> Machine<'_, M> {
                 to,
                 step,
                 body,
-            } => self.looped((*i, *from, *to, *step), body, on)?,
+            } => self.looped((*i, *from, *to, *step), body, active)?,
             Inst::If { cond, body } => {
-                let now: Vec<bool> = (0..self.lanes)
-                    .map(|l| on[l] && self.get(*cond, l) != 0)
-                    .collect();
-                if now.contains(&true) {
+                let holds = |l: &usize| self.get(*cond, *l) != 0;
+                let now: Vec<usize> = active.iter().copied().filter(holds).collect();
+                if !now.is_empty() {
                     self.body(body, &now)?;
                 }
             }
@@ -563,8 +563,8 @@ impl<M: Memory> Machine<'_, M> {
             | Inst::Commit
             | Inst::Wait(_)
             | Inst::LoadMatrix { .. }
-            | Inst::Multiply { .. } => self.together(i, &active)?,
-            Inst::Warpgroup(w) => self.warpgroups(w, &active)?,
+            | Inst::Multiply { .. } => self.together(i, active)?,
+            Inst::Warpgroup(w) => self.warpgroups(w, active)?,
             Inst::Barrier => {
                 if active.len() != self.meeting {
                     return Err("a barrier where not all threads come by".into());
@@ -572,7 +572,7 @@ impl<M: Memory> Machine<'_, M> {
                 self.meet();
             }
             Inst::DependencyWait | Inst::LaunchDependents => {}
-            Inst::Pipeline { pipeline, body } => self.pipeline(pipeline, body, on)?,
+            Inst::Pipeline { pipeline, body } => self.pipeline(pipeline, body, active)?,
             Inst::Side { .. } | Inst::Freed => return Err("a side in no pipeline".into()),
             Inst::Fault { cond, code } => {
                 if active.iter().any(|&l| self.get(*cond, l) != 0) {
@@ -585,9 +585,7 @@ impl<M: Memory> Machine<'_, M> {
 
     /// All threads meet.
     fn meet(&mut self) {
-        for (_, touched) in &mut self.shared {
-            touched.fill(LastAccess::default());
-        }
+        self.barriers += 1;
         self.proxy.barrier();
     }
 
@@ -615,6 +613,12 @@ impl<M: Memory> Machine<'_, M> {
             ));
         };
         let t = &mut touched[i];
+        if t.barriers != self.barriers {
+            *t = LastAccess {
+                barriers: self.barriers,
+                ..LastAccess::default()
+            };
+        }
         let lane = lane as u32;
         let other = |x: Option<u32>| x.is_some_and(|x| x != lane);
         let race = match write {

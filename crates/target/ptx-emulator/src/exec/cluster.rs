@@ -58,7 +58,7 @@ impl Ctx<'_> {
             self.placed(first, |c, inside| {
                 // The same distance for all of them.
                 let by = first - inside;
-                debug_assert!(by == 0 || by == base);
+                assert!(by == 0 || by == base);
                 f(c, &at.map(|v| v.wrapping_sub(by)), part);
             });
         }

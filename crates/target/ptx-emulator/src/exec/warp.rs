@@ -47,11 +47,9 @@ impl Ctx<'_> {
             .fold(0, |m, f| m | f.mask);
         if wanted & !here == 0 {
             self.together(g, here & wanted, wanted);
-            let k = self.k;
             for n in 0..self.w.fragments.len() {
                 let f = &mut self.w.fragments[n];
                 if matches!(f.doing, GroupState::Warp(_)) && f.mask & wanted == f.mask {
-                    debug_assert!((f.pc as usize) < k.code.len());
                     f.doing = GroupState::Ready;
                     f.pc += 1;
                 }

@@ -210,6 +210,6 @@ fn stretch(k: &Kernel, asks: &[Ask], range: std::ops::Range<usize>, room: usize)
             }
         }
     }
-    debug_assert_eq!(out.len(), n, "at {from}");
+    assert_eq!(out.len(), n, "at {from}");
     out.into()
 }

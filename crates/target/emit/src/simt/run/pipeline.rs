@@ -69,9 +69,9 @@ impl<M: Memory> Machine<'_, M> {
         &mut self,
         p: &Pipeline,
         body: &[Inst],
-        on: &[bool],
+        active: &[usize],
     ) -> Result<(), StopReason> {
-        if on.contains(&false) {
+        if active.len() != self.lanes {
             return Err("a pipeline where not all threads come by".into());
         }
         let parts = parts(body).ok_or("a pipeline without two sides")?;
@@ -92,21 +92,25 @@ impl<M: Memory> Machine<'_, M> {
             freed: 0,
         };
         if p.walk.is_none() {
-            self.enter_task(&s, 0, on)?;
+            self.enter_task(&s, 0, active)?;
         }
         self.meeting = computing;
-        let others: Vec<bool> = (0..self.lanes).map(|l| l < computing).collect();
         for task in 0..s.tasks.len() {
-            self.computed(&mut s, task, &others)?;
+            self.computed(&mut s, task, &active[..computing])?;
         }
         self.meeting = self.lanes;
         Ok(())
     }
 
-    /// What threads in `on` do before the pieces of task `number` of the CTA's.
-    fn enter_task(&mut self, s: &Progress, number: usize, on: &[bool]) -> Result<(), StopReason> {
+    /// What the threads `active` do before the pieces of task `number` of the CTA's.
+    fn enter_task(
+        &mut self,
+        s: &Progress,
+        number: usize,
+        active: &[usize],
+    ) -> Result<(), StopReason> {
         self.task = s.tasks[number];
-        for l in (0..self.lanes).filter(|&l| on[l]) {
+        for &l in active {
             if let Some(task) = s.p.walk {
                 self.set(task, l, s.tasks[number] as u64);
                 for v in 0..self.p.vars.len() {
@@ -115,23 +119,28 @@ impl<M: Memory> Machine<'_, M> {
                 }
             }
         }
-        s.parts.all.iter().try_for_each(|i| self.inst(i, on))
+        s.parts.all.iter().try_for_each(|i| self.inst(i, active))
     }
 
-    /// What the threads that compute, which are those in `on`, do for a task.
-    fn computed(&mut self, s: &mut Progress, task: usize, on: &[bool]) -> Result<(), StopReason> {
+    /// What the threads that compute, which are `active`, do for a task.
+    fn computed(
+        &mut self,
+        s: &mut Progress,
+        task: usize,
+        active: &[usize],
+    ) -> Result<(), StopReason> {
         if s.p.walk.is_some() {
-            self.enter_task(s, task, on)?;
+            self.enter_task(s, task, active)?;
         }
         for i in s.parts.between {
-            self.inst(i, on)?;
+            self.inst(i, active)?;
         }
         let first = task as i64 * s.pieces;
         let behind = i64::from(s.p.behind);
         for piece in 0..s.pieces {
             self.ahead(s)?;
             let stage = (first + piece) % i64::from(s.p.stages);
-            self.side(s.parts.sides[1], [piece, stage], on)?;
+            self.side(s.parts.sides[1], [piece, stage], active)?;
             self.free(s, (first + piece + 1 - behind).max(first));
         }
         for i in s.parts.rest {
@@ -141,7 +150,7 @@ impl<M: Memory> Machine<'_, M> {
                     self.free(s, first + s.pieces);
                     self.ahead(s)?;
                 }
-                i => self.inst(i, on)?,
+                i => self.inst(i, active)?,
             }
         }
         Ok(())
@@ -163,11 +172,11 @@ impl<M: Memory> Machine<'_, M> {
         while s.copied < all.min(s.freed + stages) {
             let piece = s.copied % s.pieces;
             if piece == 0 && s.p.walk.is_some() {
-                let copying: Vec<bool> = (0..self.lanes).map(|l| l >= computing).collect();
+                let copying: Vec<usize> = (computing..self.lanes).collect();
                 self.enter_task(s, (s.copied / s.pieces) as usize, &copying)?;
             }
             let warp = computing / WARP + (s.copied % turns) as usize;
-            let own: Vec<bool> = (0..self.lanes).map(|l| l / WARP == warp).collect();
+            let own: Vec<usize> = (warp * WARP..(warp + 1) * WARP).collect();
             self.side(s.parts.sides[0], [piece, s.copied % stages], &own)?;
             self.handed_over(&s.arrays, (s.copied, stages));
             s.copied += 1;
@@ -179,14 +188,14 @@ impl<M: Memory> Machine<'_, M> {
         &mut self,
         (regs, body): Side<'_>,
         values: [i64; 2],
-        on: &[bool],
+        active: &[usize],
     ) -> Result<(), StopReason> {
-        for l in (0..self.lanes).filter(|&l| on[l]) {
+        for &l in active {
             for (r, v) in regs.into_iter().zip(values) {
                 self.set(r, l, v as u64);
             }
         }
-        self.body(body, on)
+        self.body(body, active)
     }
 
     /// The stage of piece `n` changes hands: what was done to it before was done before what follows.
