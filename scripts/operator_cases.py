@@ -335,6 +335,10 @@ def exact():
         y = r.integers(np.iinfo(d).min, np.iinfo(d).max + 1, (3, 8, 5)).astype(d)
         case(f"dequantizelinear_{n}", "DequantizeLinear", "", dict(x=y, s=sc(0.03), z=z), "sz")
         case(f"dequantizelinear_axis_{n}", "DequantizeLinear", "", dict(x=y, s=pos(5), z=r.integers(0, 40, 5).astype(d)), "sz", dict(axis=-1), dims=dict(x=["n", 8, 5]))
+    # f16 has no numbers for some of these integers, but for what they stand for.
+    for d, wide in [(np.int32, 100_000), (np.int16, -32_768), (np.uint16, 65_535)]:
+        x16 = np.array([wide, 70, 3, wide // 2], d)
+        case(f"dequantizelinear_f16_{np.dtype(d).name}", "DequantizeLinear", "", dict(x=x16, s=np.array(0.01, np.float16)), "s")
     case("quantizelinear_bare", "QuantizeLinear", "", dict(x=x, s=sc(0.03)), "s")
     for signed in [True, False]:
         n = "i4" if signed else "u4"

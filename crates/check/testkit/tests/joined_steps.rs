@@ -311,8 +311,20 @@ fn sizes_may_change_from_request_to_request() {
 /// A plan that says it of another step, or whose tasks are others than those that it names, is refused.
 #[test]
 fn a_plan_that_is_wrong_about_them_is_refused() {
-    let b = bench("h100", Launch::Steps, model(Dim::Known(40), 1, (4096, 96)));
-    let good = b.plan();
+    // Behind tasks along several axes, which bands would put into another order.
+    let behind = |plan: &Plan| {
+        let steps = &plan.blocks().next()?.steps;
+        let grid = |s: &Step| match &s.work {
+            StepWork::Kernel { schedule, .. } => schedule.grid.len(),
+            StepWork::Host { .. } => 0,
+        };
+        (1..steps.len())
+            .find(|&i| steps[i].joined && grid(&steps[i - 1]) > 1 && grid(&steps[i]) > 0)
+    };
+    let sizes = [(40, (1024, 512)), (8, (1024, 512)), (3, (4096, 96))];
+    let made = sizes
+        .map(|(rows, size)| bench("h100", Launch::Steps, model(Dim::Known(rows), 1, size)).plan());
+    let good = made.iter().find(|p| behind(p).is_some()).unwrap();
     good.clone().verify().unwrap();
     let changed = |change: &dyn Fn(&mut [Step])| {
         let mut plan = good.clone();
@@ -323,7 +335,7 @@ fn a_plan_that_is_wrong_about_them_is_refused() {
         plan.verify().map(drop).map_err(|e| e.to_string())
     };
     let steps = &good.blocks().next().unwrap().steps;
-    let at = steps.iter().position(|s| s.joined).unwrap();
+    let at = behind(good).unwrap();
     let may = |i: usize| i > 0 && steps[i].may_join(&steps[i - 1], i, &good.dims);
     for i in (0..steps.len()).filter(|&i| !may(i)) {
         let e = changed(&|s| s[i].joined = true).unwrap_err();

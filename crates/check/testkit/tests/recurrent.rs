@@ -2,8 +2,9 @@
 //! tile programs of a CPU's and of a GPU's plan as the reference interprets them, against the oracle's
 //! plain loops. `SHOPFLOOR_SEED` runs one.
 use graph::{Graph, GraphBuilder, Op, Origin, RecurrentKind, RecurrentSpec, ValueId};
+use kernel::Family;
 use layout::{DType, Dim, DimBox};
-use plan::{Allotment, ItemWork, Planner as _, Segment};
+use plan::{Allotment, ItemWork, Planner as _, Segment, Step, StepWork};
 use planner::{PlanOptions, Planner};
 use shopfloor::{Engine, Model, ModelOptions, Session, default_engine, machines};
 use std::sync::Arc;
@@ -350,4 +351,49 @@ fn a_gru_of_one_position_has_a_schedule_on_gpus() {
         planned += 1;
     }
     assert!(planned > 20, "{planned}");
+}
+
+/// Sequences of a batch wait for no other: each has a multiprocessor, where one would take as long for all.
+#[test]
+fn sequences_of_a_batch_are_shared_out() {
+    let machine = machines::find("l4").unwrap();
+    let planner = Planner::new(
+        vec![(machine, emit::ptx::target("sm_80"))],
+        PlanOptions::default(),
+    );
+    let spec = RecurrentSpec {
+        kind: RecurrentKind::Lstm,
+        hidden: 96,
+        direction: "forward".into(),
+        batch_first: false,
+        present: [[true; 4], [false; 4]].concat(),
+        activations: ["Sigmoid", "Tanh", "Tanh"].map(String::from).to_vec(),
+        alphas: vec![0.0; 3],
+        betas: vec![0.0; 3],
+        clip: None,
+        linear_before_reset: false,
+        input_forget: false,
+    };
+    let (seq, batch) = (17usize, 5usize);
+    let mut r = Rng::new(1);
+    let mut b = GraphBuilder::new("layer", Arc::new(WeightStore::new()));
+    let x = b.input("x", DType::F32, [seq, batch, 32].map(Dim::from).to_vec());
+    let shapes = [vec![1usize, 384, 32], vec![1, 384, 96], vec![1, 768]];
+    let weights = shapes
+        .iter()
+        .map(|s| b.constant("w", r.tensor(DType::F32, s).unwrap()).unwrap());
+    let values: Vec<ValueId> = [x].into_iter().chain(weights.collect::<Vec<_>>()).collect();
+    let origin = Origin {
+        name: "layer".into(),
+        op_type: "Recurrent".into(),
+    };
+    let made = b.node(Op::Recurrent(spec), &values, &["y", "h", "c"], &origin);
+    let graph = b.finish(&made.unwrap()[..1]);
+    let model = Model::from_graph("layer", &graph, &ModelOptions::default()).unwrap();
+    let plan = planner.bind(model.program(), &DimBox::default(), &Allotment::default());
+    let plan = plan.unwrap();
+    let steps = plan.blocks().flat_map(|b| &b.steps);
+    let recurrent = |s: &&Step| matches!(&s.work, StepWork::Kernel { kernel, .. } if kernel.family == Family::Recurrent);
+    let tasks = steps.filter(recurrent).map(|s| s.cost_work.tasks);
+    assert_eq!(tasks.collect::<Vec<u64>>(), [batch as u64]);
 }

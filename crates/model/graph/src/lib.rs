@@ -24,8 +24,8 @@ pub use graph::{
     Assumption, Graph, Node, NodeId, Origin, Symbol, SymbolSource, Value, ValueId, ValueSource,
 };
 pub use ops::{
-    AttentionSpec, ContractSpec, ConvSpec, HostSpec, KernelSpec, Op, PadMode, PoolKind, PoolSpec,
-    ROUNDED_BY_SCALE, RecurrentKind, RecurrentSpec, ResampleMode, ResampleSpec, ScatterReduce,
-    Undefined, View,
+    AttentionSpec, ContractSpec, ConvSpec, GUESSES_RANK, HostSpec, KernelSpec, Op, PadMode,
+    PoolKind, PoolSpec, ROUNDED_BY_SCALE, RecurrentKind, RecurrentSpec, ResampleMode, ResampleSpec,
+    ScatterReduce, Undefined, View,
 };
 pub use shape::product_type;

@@ -431,6 +431,10 @@ pub struct ResampleSpec {
     pub exclude_outside: bool,
 }
 
+/// Attribute of a host operator of whose result the rank is a guess: it runs also where nobody reads that result, as running
+/// checks the guess.
+pub const GUESSES_RANK: &str = "guesses_rank";
+
 /// How the first Resize finds the nearest neighbour, which its text leaves open: by the standard's own tests the next one
 /// where elements become fewer, and the one before where they become more.
 pub const ROUNDED_BY_SCALE: &str = "by_scale";

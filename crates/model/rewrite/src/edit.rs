@@ -1,7 +1,8 @@
 //! A graph under edit: passes change nodes in place, and order and numbering are restored at the end.
 use crate::{Change, Error, Fuel, Rewritten};
 use graph::{
-    Assumption, Graph, Node, NodeId, Op, Origin, SymbolSource, Value, ValueId, ValueSource,
+    Assumption, GUESSES_RANK, Graph, Node, NodeId, Op, Origin, SymbolSource, Value, ValueId,
+    ValueSource,
 };
 use layout::{DType, Dim, Few, Inserted, Sym};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -583,10 +584,10 @@ pub(crate) fn symbols_of(a: &Assumption) -> BTreeSet<Sym> {
     used
 }
 
-/// Whether a branch in the op may be refused.
+/// Whether running the op may show that the rest is made for another request: it, or one in a branch or body of it.
 pub(crate) fn refuses(op: &Op) -> bool {
     match op {
-        Op::Host { name, .. } => name == "Refuse",
+        Op::Host { name, attrs } => name == "Refuse" || attrs.contains_key(GUESSES_RANK),
         Op::If {
             then_branch,
             else_branch,

@@ -593,11 +593,16 @@ impl Machine {
     }
 
     /// Index of the nearest level beyond the registers one instance of which can be counted on to
-    /// hold `bytes`; the main memory when none does.
+    /// hold `bytes` from step to step; the main memory when none does. What a GPU's multiprocessors have
+    /// for themselves is empty when a kernel begins.
     pub fn nearest_holding_index(&self, bytes: f64) -> usize {
         let memory = self.memory_index();
+        let keeps = |l: &Level| match self.kind {
+            MachineKind::Cpu => l.name != "register",
+            MachineKind::Gpu => !l.is_private(),
+        };
         (0..memory)
-            .find(|&i| self.levels[i].name != "register" && self.levels[i].capacity() >= bytes)
+            .find(|&i| keeps(&self.levels[i]) && self.levels[i].capacity() >= bytes)
             .unwrap_or(memory)
     }
 

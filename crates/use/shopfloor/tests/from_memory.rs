@@ -114,3 +114,28 @@ fn inputs_whose_rank_is_not_stated_have_that_of_the_request() {
     let (x, b) = (number(&[3], 1.0), number(&[2], 2.0));
     assert!(s.run(inputs!["x" => &x, "b" => &b]).is_err());
 }
+
+#[test]
+fn items_whose_rank_is_not_stated_have_that_of_the_request() {
+    let builder = Session::builder().with_threads(1);
+    let s = builder.commit_from_memory(crate::common::items()).unwrap();
+    let one = |shape: &[usize], v: f32| {
+        let count = shape.iter().product();
+        Tensor::from_array((shape.to_vec(), vec![v; count])).unwrap()
+    };
+    // As many items as dimensions, and not.
+    for shapes in [
+        &[&[3, 4][..]][..],
+        &[&[2, 3], &[4, 5]],
+        &[&[], &[], &[]],
+        &[&[6], &[6], &[7], &[1]],
+        &[&[3, 4]],
+    ] {
+        let all = |v: f32| Tensor::sequence(shapes.iter().map(|s| one(s, v)));
+        let outputs = s.run(inputs!["s" => &all(-1.0)]).unwrap();
+        let shape: Vec<i64> = shapes[0].iter().map(|&n| n as i64).collect();
+        let shape = Tensor::from_i64(&[shape.len()], &shape).unwrap();
+        assert_eq!(outputs["y"], shape, "{shapes:?}");
+        assert_eq!(outputs["v"], all(0.0), "{shapes:?}");
+    }
+}

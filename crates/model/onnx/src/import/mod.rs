@@ -36,6 +36,7 @@ pub(crate) use error::LowerError;
 pub(crate) use kind::Kind;
 pub(crate) use node::NodeView;
 pub(crate) use num::Num;
+pub(crate) use stated::TakenOut;
 pub(crate) use types::narrow_name;
 pub use types::unpack_codes;
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tensor::{Attr, Attrs};
 
 /// A node with everything resolved.
+#[derive(Clone)]
 pub(crate) struct NodeView<'m> {
     /// Operator type.
     pub op: &'m str,
@@ -30,6 +31,17 @@ pub(crate) struct NodeView<'m> {
 }
 
 impl<'m> NodeView<'m> {
+    /// The node as one of its parts that has a name of its own.
+    pub fn called(&self, name: String) -> NodeView<'m> {
+        NodeView {
+            origin: Origin {
+                name,
+                ..self.origin.clone()
+            },
+            ..self.clone()
+        }
+    }
+
     /// Input `i`, which must be there.
     pub fn input(&self, i: usize) -> Lowered<ValueId> {
         self.opt(i)

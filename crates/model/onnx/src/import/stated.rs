@@ -12,6 +12,14 @@ use std::ops::RangeInclusive;
 /// Largest rank that a request may decide.
 const MAX_RANK: usize = 8;
 
+/// What an operator takes out of a sequence or an optional value.
+pub(crate) struct TakenOut {
+    /// Its type.
+    pub kind: Kind,
+    /// Whether its rank is a guess.
+    pub guessed: bool,
+}
+
 impl<'m> Ctx<'m> {
     /// Kind of a value.
     pub fn kind(&self, v: ValueId) -> Kind {
@@ -72,9 +80,12 @@ impl<'m> Ctx<'m> {
 
     /// The type of what `n` takes out of a value that holds tensors of any rank: of the rank that the request is said
     /// to give, else of one that is guessed, which running checks. `each`: what it may be, as far as that is known.
-    pub fn ranked(&mut self, n: &NodeView<'m>, kind: Kind, each: &[Kind]) -> Lowered<Kind> {
+    pub fn ranked(&mut self, n: &NodeView<'m>, kind: Kind, each: &[Kind]) -> Lowered<TakenOut> {
         let Kind::Tensor { dtype, shape: None } = kind else {
-            return Ok(kind);
+            return Ok(TakenOut {
+                kind,
+                guessed: false,
+            });
         };
         let mut ranks: BTreeSet<usize> = each.iter().filter_map(Kind::rank).inserted();
         if ranks.is_empty() {
@@ -98,14 +109,17 @@ impl<'m> Ctx<'m> {
             dtype,
             shape: Some(vec![None; rank]),
         };
-        if each.iter().any(|k| k.rank().is_none()) {
-            return Ok(open);
-        }
         let mut fit = each.iter().filter(|k| k.rank() == Some(rank));
-        match fit.next() {
-            Some(first) => fit.try_fold(first.clone(), |a, b| a.join(b)),
-            None => Ok(open),
-        }
+        let kind = match fit.next() {
+            Some(first) if each.iter().all(|k| k.rank().is_some()) => {
+                fit.try_fold(first.clone(), |a, b| a.join(b))?
+            }
+            _ => open,
+        };
+        Ok(TakenOut {
+            kind,
+            guessed: true,
+        })
     }
 
     /// The number that `extent` is, on which the graph itself depends. Where only the data gives it, one of `among` is

@@ -49,8 +49,8 @@ fn get<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let v = n.input(0)?;
     let y = match c.kind(v) {
         Kind::Opt(k) => {
-            let kind = c.ranked(n, *k, &[])?;
-            c.held_op(n, "OptionalGetElement", Attrs::new(), &[v], n.name(0), kind)?
+            let taken = c.ranked(n, *k, &[])?;
+            c.taken_op(n, "OptionalGetElement", Attrs::new(), &[v], n.name(0), taken)?
         }
         _ => v,
     };

@@ -177,18 +177,23 @@ fn quantize_narrow<'m>(
     Ok(())
 }
 
-/// `(x - zero) * scale` in type `to`.
+/// `(x - zero) * scale` in type `to`. Integers that a scale of 16 bits has no numbers for are multiplied in f32.
 pub(crate) fn dequantised<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, inputs: &[ValueId], to: DType) -> Lowered<ValueId> {
     let ds = c.dtype(inputs[1]);
+    let product = match c.dtype(inputs[0]).bits() > 8 && ds.bits() < 32 {
+        true => DType::F32,
+        false => ds,
+    };
     c.map(n, name, inputs, |e, a| {
         let mut x = e.cast(a[0], DType::I32);
         if let Some(&z) = a.get(2) {
             let z = e.cast(z, DType::I32);
             x = e.sub(x, z);
         }
-        let x = e.cast(x, ds);
-        let y = e.mul(x, a[1]);
-        if ds == to { y } else { e.cast(y, to) }
+        let x = e.cast(x, product);
+        let scale = if ds == product { a[1] } else { e.cast(a[1], product) };
+        let y = e.mul(x, scale);
+        if product == to { y } else { e.cast(y, to) }
     })
 }
 

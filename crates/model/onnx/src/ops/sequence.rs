@@ -2,8 +2,8 @@
 use super::control::Looped;
 use super::loops::{Inline, rounds};
 use super::{OpDef, op};
-use crate::import::{BodyInput, Ctx, Item, Kind, LowerError, Lowered, NodeView, axis_of, to_dtype};
-use graph::{Op, ValueId};
+use crate::import::{BodyInput, Ctx, Item, Kind, LowerError, Lowered, NodeView, TakenOut, axis_of, to_dtype};
+use graph::{GUESSES_RANK, Op, ValueId};
 use layout::{DType, Dim};
 use tensor::{Attr, Attrs};
 
@@ -37,6 +37,23 @@ impl<'m> Ctx<'m> {
         self.set_kind(v, kind);
         Ok(v)
     }
+
+    /// As [`Ctx::held_op`], of what an operator takes out of a value. Running checks a guessed rank, also where only the
+    /// shape is asked for, which the guess tells.
+    pub fn taken_op(
+        &mut self,
+        n: &NodeView<'m>,
+        op: &str,
+        mut attrs: Attrs,
+        inputs: &[ValueId],
+        name: String,
+        taken: TakenOut,
+    ) -> Lowered<ValueId> {
+        if taken.guessed {
+            attrs.insert(GUESSES_RANK.into(), Attr::Int(1));
+        }
+        self.held_op(n, op, attrs, inputs, name, taken.kind)
+    }
 }
 
 /// Items of a sequence input, and each where they are told apart.
@@ -56,7 +73,7 @@ fn position(c: &Ctx<'_>, v: Option<ValueId>, count: usize, last: usize) -> Optio
 }
 
 /// What `n` takes out of the sequence `v` at a position.
-fn item_at<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, v: ValueId, at: Option<ValueId>) -> Lowered<Kind> {
+fn item_at<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, v: ValueId, at: Option<ValueId>) -> Lowered<TakenOut> {
     let (items, each) = items(c, v)?;
     let each = each.unwrap_or_default();
     let one = each.len().checked_sub(1).and_then(|last| each.get(position(c, at, each.len(), last)?));
@@ -84,6 +101,14 @@ fn with_item<'m>(c: &Ctx<'m>, v: ValueId, item: ValueId, at: Option<ValueId>) ->
 fn done<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, attrs: Attrs, kind: Kind) -> Lowered {
     let inputs: Vec<ValueId> = n.inputs.iter().copied().flatten().collect();
     let y = c.held_op(n, n.op, attrs, &inputs, n.name(0), kind)?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
+/// As [`done`], of what an operator takes out of its inputs.
+fn taken_out<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, attrs: Attrs, taken: TakenOut) -> Lowered {
+    let inputs: Vec<ValueId> = n.inputs.iter().copied().flatten().collect();
+    let y = c.taken_op(n, n.op, attrs, &inputs, n.name(0), taken)?;
     c.set(n, 0, y);
     Ok(())
 }
@@ -120,8 +145,8 @@ fn erase<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
 fn at<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
     n.input(1)?;
-    let kind = item_at(c, n, n.input(0)?, n.opt(1))?;
-    done(c, n, Attrs::new(), kind)
+    let taken = item_at(c, n, n.input(0)?, n.opt(1))?;
+    taken_out(c, n, Attrs::new(), taken)
 }
 
 fn length<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
@@ -195,26 +220,27 @@ fn concat<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
     let axis = n.int_opt("axis")?.ok_or("attribute 'axis' is missing")?;
     let new = n.flag("new_axis", false)?;
-    let kind = match items(c, n.input(0)?)?.0 {
+    let taken = match items(c, n.input(0)?)?.0 {
         Kind::Tensor { dtype, shape: Some(mut s) } => {
             let axis = axis_of(axis, s.len() + new as usize)?;
             match new {
                 true => s.insert(axis, None),
                 false => s[axis] = None,
             }
-            Kind::Tensor { dtype, shape: Some(s) }
+            let kind = Kind::Tensor { dtype, shape: Some(s) };
+            TakenOut { kind, guessed: false }
         }
         items => {
-            let kind = c.ranked(n, items, &[])?;
-            axis_of(axis, kind.rank().ok_or("joins what are no tensors")?)?;
-            kind
+            let taken = c.ranked(n, items, &[])?;
+            axis_of(axis, taken.kind.rank().ok_or("joins what are no tensors")?)?;
+            taken
         }
     };
     let attrs = tensor::attrs(vec![
         ("axis", Attr::Int(axis)),
         ("new_axis", Attr::Int(new as i64)),
     ]);
-    done(c, n, attrs, kind)
+    taken_out(c, n, attrs, taken)
 }
 
 /// A loop over the first sequence that collects what its body gives.
@@ -286,8 +312,11 @@ fn one_item<'m>(
     for (i, &x) in inputs.iter().enumerate() {
         fed.push(match c.kind(x) {
             Kind::Seq { .. } => {
-                let kind = item_at(c, n, x, Some(*round))?;
-                c.held_op(n, "SequenceAt", Attrs::new(), &[x, *round], n.tmp(&format!("{prefix}item{i}")), kind)?
+                // Requests tell the rank by this name; by that of the map they tell its rounds.
+                let item = n.tmp(&format!("{prefix}item{i}"));
+                let own = n.called(item.clone());
+                let taken = item_at(c, &own, x, Some(*round))?;
+                c.taken_op(&own, "SequenceAt", Attrs::new(), &[x, *round], item, taken)?
             }
             _ => x,
         });

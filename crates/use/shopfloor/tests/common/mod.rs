@@ -153,3 +153,39 @@ pub fn both_ways(time: u64, wide: u64) -> Vec<u8> {
         port(12, "y", &[time, 2, 1, wide]),
     ])
 }
+
+/// An ONNX file of a sequence `s` of tensors whose ranks are not stated: `y` is the shape of its first item, `v` has the
+/// positive part of each.
+#[allow(dead_code)] // Not every test's.
+pub fn items() -> Vec<u8> {
+    let tensor = field(1, &int(1, 1));
+    let port = |f: u64, name: &str, ty: &[u8]| field(f, &[text(1, name), field(2, ty)].concat());
+    let many = field(4, &field(1, &tensor));
+    let first = [int(2, 7), text(8, "p"), field(9, &[0; 8])].concat();
+    let body = [
+        node("Relu", &["b"], "o"),
+        text(2, "body"),
+        port(11, "b", &tensor),
+        port(12, "o", &tensor),
+    ];
+    let body = [text(1, "body"), field(6, &body.concat()), int(20, 5)].concat();
+    let map = [
+        text(1, "s"),
+        text(2, "v"),
+        text(3, "v"),
+        text(4, "SequenceMap"),
+        field(5, &body),
+    ];
+    let graph = [
+        node("SequenceAt", &["s", "p"], "a"),
+        node("Shape", &["a"], "y"),
+        field(1, &map.concat()),
+        text(2, "items"),
+        field(5, &first),
+        port(11, "s", &many),
+        port(12, "y", &field(1, &int(1, 7))),
+        port(12, "v", &many),
+    ];
+    let opset = [text(1, ""), int(2, 18)].concat();
+    [int(1, 9), field(7, &graph.concat()), field(8, &opset)].concat()
+}

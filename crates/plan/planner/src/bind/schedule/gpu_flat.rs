@@ -75,6 +75,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     if !ordered.is_empty() {
         f.points(kernel, &ordered, &mut out);
         f.teams(kernel, &ordered, &mut out);
+        f.sequences(kernel, &ordered, &mut out);
     } else if products.len() > 1 {
         f.in_common(&products, &mut out);
         // Sums over sums: the last product's axis goes in passes, so that what lies between has a size. Where a
@@ -294,6 +295,24 @@ impl Flat<'_> {
             for team in PASS_TEAMS {
                 let teams = i64::from(threads / team).max(1);
                 let cut = tiles::fill(self.space, &self.order, teams, 1);
+                let found = self.candidate(kernel, &cut, loops, (threads, team, EACH));
+                out.extend(found.filter(|c| self.has_code(c)));
+            }
+        }
+    }
+
+    /// As [`Flat::points`] and [`Flat::teams`], where so many multiprocessors as there are share the positions of the
+    /// output that are cut: beside each lie those along which a pass sums, which are work for all threads of a task.
+    fn sequences(&self, kernel: &Kernel, loops: &[AxisTile], out: &mut Vec<Candidate>) {
+        let all = self.space.points(&self.order);
+        let each = all.div_euclid(self.space.ctx.workers.max(1) as i64).max(1);
+        let cut = tiles::fill(self.space, &self.order, each, 1);
+        for &threads in self.gpu.threads.iter().rev().filter(|_| each < all) {
+            for team in [1].into_iter().chain(PASS_TEAMS) {
+                // Smaller tasks have it already.
+                if team > 1 && i64::from(threads / team) <= each {
+                    continue;
+                }
                 let found = self.candidate(kernel, &cut, loops, (threads, team, EACH));
                 out.extend(found.filter(|c| self.has_code(c)));
             }

@@ -100,7 +100,12 @@ pub(crate) fn choose(
     tried(&mut list, effort, &|c| there && reuses(c));
     plan::pause();
     let prints = ctx.prints().filter(|_| !facts.whole);
-    let mut best = ranked(ctx, &list, 0, constant, near_best(prints, there))?;
+    let mut search = near_best(prints, there);
+    if kernel.family == Family::Recurrent {
+        // Arithmetic and bytes alone do not tell passes by some threads from passes by others.
+        (search.counted, search.overstated) = (list.len(), f64::INFINITY);
+    }
+    let mut best = ranked(ctx, &list, 0, constant, search)?;
     if let (Some(sweep), false) = (ctx.sweep, gpu) {
         sweep.choose(&space, constant, &mut list, &mut best);
     }

@@ -34,6 +34,8 @@ pub(super) struct Search {
     pub counted: usize,
     /// What is there already takes so long, as candidates are ranked.
     pub limit: f64,
+    /// How many times what counting finds arithmetic and bytes alone may say.
+    pub overstated: f64,
     /// How many times what the best one takes another may take that is of interest, by warps and by warpgroups.
     pub near: [f64; 2],
 }
@@ -52,6 +54,7 @@ impl Search {
             prints,
             counted,
             limit,
+            overstated: 1.0,
             near: [1.0; 2],
         }
     }
@@ -142,7 +145,7 @@ fn counted(
         let mut numbers = vec![];
         for (sketch, r) in round {
             // A sketch seldom says more than counting does.
-            let may = *sketch < search.limit.min(reached);
+            let may = *sketch < search.overstated * search.limit.min(reached);
             match may && r.0 < search.limit(reached, &list[r.1]) {
                 true => numbers.push(r.1),
                 false => beaten.push(r.clone()),

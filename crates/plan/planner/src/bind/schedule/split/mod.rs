@@ -167,10 +167,8 @@ impl Listed {
         let best = match counted {
             Some(counted) => {
                 let search = Search {
-                    prints: ctx.prints(),
-                    counted,
                     limit,
-                    near: [1.0; 2],
+                    ..Search::all(ctx.prints(), counted)
                 };
                 ranked_of(ctx, &self.list, sketches.clone(), &|_| false, search).ok()?
             }
