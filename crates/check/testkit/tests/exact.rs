@@ -226,7 +226,12 @@ fn check(path: &Path) -> Result<bool, String> {
             .map(|i| (t.get_f64(i) - want[i]).abs())
             .fold(0.0, f64::max);
         let size = want.iter().map(|v| v.abs()).fold(0.0, f64::max);
-        if far > apart {
+        // A result in f16 has 11 bits.
+        let rounded = match t.dtype() {
+            DType::F16 => size / f64::from(1 << 11),
+            _ => 0.0,
+        };
+        if far > apart + rounded {
             return Err(format!(
                 "{name} is {far} away from the exact result, {apart} is allowed"
             ));
@@ -264,5 +269,5 @@ fn quantised_operators_agree_with_exact_integers() {
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
     // As many cases of these operators as the folder holds; fewer would be a check that lost some.
-    assert_eq!(count, 41, "cases of quantised operators that were compared");
+    assert_eq!(count, 44, "cases of quantised operators that were compared");
 }
