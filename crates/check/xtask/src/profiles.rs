@@ -42,17 +42,20 @@ pub fn assertions(root: &Path) -> Vec<String> {
         }
     }
     let left_out = asserting.iter().filter(|n| stated(n) != Some(true));
-    let left_out = left_out.map(|n| format!("{n} has assertions for debugging"));
+    let left_out = left_out.map(|n| {
+        format!("{n} has assertions for debugging: set its debug-assertions to true in Cargo.toml's profile dev")
+    });
     let unsafe_ones = UNSAFE_CRATES
         .iter()
         .chain(UNSAFE_FILES.iter().map(|f| &f.0));
     // The wheel is a workspace of its own.
     let unsaid = unsafe_ones.filter(|n| **n != "python" && stated(n).is_none());
-    let unsaid = unsaid.map(|n| format!("{n} has unsafe code"));
-    let remedy = |what| {
-        format!("{what}, of which Cargo.toml's profile dev says nothing: set debug-assertions")
-    };
-    left_out.chain(unsaid).map(remedy).collect()
+    let unsaid = unsaid.map(|n| {
+        format!(
+            "{n} has unsafe code: say in Cargo.toml's profile dev what its debug-assertions are"
+        )
+    });
+    left_out.chain(unsaid).collect()
 }
 
 fn compared(root: &Path) -> Result<Vec<String>, String> {
