@@ -1,9 +1,10 @@
 //! PTX, run as written on the emulator with all its checks, as a subject of the suite.
 use crate::{Failure, Subject};
-use emit::ptx::{self, ParamValue, Ptx};
+use emit::ptx::{self, ParamValue, Ptx, TensorParam};
 use kernel::{Mapping, Role, TargetKind, TileProgram, work};
 use ptx_emulator::{
     Checks, Counters, Finding, Launch, Machine, MemoryKind, PtxError, Report, Unfinished,
+    tensor_map::{self, TensorMap},
 };
 use std::cell::{Cell, RefCell};
 use tensor::Tensor;
@@ -71,13 +72,18 @@ impl Emulated {
         l.seed = self.done.get() as u64;
         l.checks = Checks::default();
         for p in &text.params {
+            if let ParamValue::Tensor(t) = &p.value {
+                let map = described(t, at[t.operand as usize], &lookup);
+                l = l.tensor_map(map?);
+                continue;
+            }
             l = l.u64(match &p.value {
                 ParamValue::Operand(o) => at[*o as usize],
                 ParamValue::Dim(d) | ParamValue::Tasks(d) => {
                     d.eval(&lookup)
                         .ok_or_else(|| format!("'{d}' has no value"))? as u64
                 }
-                ParamValue::Fault => fault,
+                ParamValue::Fault | ParamValue::Tensor(_) => fault,
             });
         }
         if text.early {
@@ -114,6 +120,22 @@ impl Emulated {
         }
         Ok(out)
     }
+}
+
+/// What kernels are told of the tensor in the buffer at `at`.
+fn described(
+    t: &TensorParam,
+    at: u64,
+    lookup: &dyn Fn(&str) -> Option<i64>,
+) -> Result<[u8; tensor_map::BYTES], String> {
+    let t = t.layout(|d| d.eval(lookup)).ok_or("a tensor has no size")?;
+    let (kind, sizes) = (
+        (t.data_type(), at + t.offset),
+        (&t.extents[..], &t.strides[..]),
+    );
+    let map = TensorMap::tiled(kind, sizes, (&t.boxes, &t.steps), t.swizzle_bytes);
+    let bytes = map.and_then(|m| tensor_map::encode(&m));
+    bytes.map_err(|e| e.to_string())
 }
 
 /// A kernel that writes words as they are.

@@ -271,14 +271,30 @@ fn warpgroups(
     {
         copied_by_warps(g, rng);
     }
-    Some(Schedule {
+    let schedule = Schedule {
         grid,
         loops,
         places,
         chunk: 1,
         raster: rng.of(&[1, 1, 2]),
         mapping,
-    })
+    };
+    Some(by_boxes(k, schedule, rng))
+}
+
+/// `s` with factors that warps copy brought by tensor copies, where their pieces are boxes.
+fn by_boxes(k: &Kernel, mut s: Schedule, rng: &mut Rng) -> Schedule {
+    for t in 0..s.places.len() {
+        let Place::Shared { swizzle, stages } = s.places[t] else {
+            continue;
+        };
+        let mut boxed = s.clone();
+        boxed.places[t] = Place::Tensor { swizzle, stages };
+        if !rng.once_in(3) && TileProgram::new(k.clone(), boxed.clone()).is_ok() {
+            s = boxed;
+        }
+    }
+    s
 }
 
 /// A random schedule of an attention by matrix instructions of warpgroups: what they read lies along the depth of scores,
@@ -335,14 +351,15 @@ fn attending(
             g.walkers = 0;
         }
     }
-    Schedule {
+    let schedule = Schedule {
         grid,
         loops,
         places,
         chunk: 1,
         raster: 1,
         mapping,
-    }
+    };
+    by_boxes(k, schedule, rng)
 }
 
 /// Lets four more warps copy, for CTAs of any kind.

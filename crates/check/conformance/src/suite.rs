@@ -3,7 +3,7 @@ use crate::{
     CPU_FAMILIES, Case, Limits, MATRIX_FAMILIES, Rng, buffers_in_parts, cases, cpu_schedules,
     families, gpu_schedules, matrix_schedules, with_image,
 };
-use kernel::{GpuMapping, Kernel, Mapping, OperandId, Role, TargetKind, TileProgram};
+use kernel::{GpuMapping, Kernel, Mapping, OperandId, Place, Role, TargetKind, TileProgram};
 use layout::DType;
 use reference::{Memory, RefError, run_kernel, run_tiles};
 use std::collections::BTreeMap;
@@ -220,12 +220,12 @@ fn one(subject: &dyn Subject, case: &Case, rng: &mut Rng, out: &mut Outcome) -> 
 }
 
 /// Runs products by warpgroups whose factors other warps copy, of many pieces, as they are and with a factor that lies as
-/// warpgroups read it, from a seed on until `wanted` programs agreed; gives the last seed.
+/// warpgroups read it, from a seed on until `wanted` programs agreed, a quarter of which copy boxes; gives the last seed.
 ///
 /// # Errors
 /// The first that does not agree, with its text and the seed that makes it again, or there are fewer.
 pub fn copied_ahead(subject: &dyn Subject, seed: u64, wanted: usize) -> Result<u64, String> {
-    let mut done = 0;
+    let (mut done, mut boxed) = (0, 0);
     for seed in seed..seed + 10 * wanted as u64 {
         let mut rng = Rng::new(seed);
         let case = families::warpgroup_product(&mut rng);
@@ -248,14 +248,50 @@ pub fn copied_ahead(subject: &dyn Subject, seed: u64, wanted: usize) -> Result<u
                 let came = came.map_err(|e| format!("{}, seed {seed}: {e}", subject.name()))?;
                 // What needs more registers than a CTA has is refused.
                 done += usize::from(came.is_ok());
+                let boxes = |p: &Place| matches!(p, Place::Tensor { .. });
+                let boxes = program.schedule().places.iter().any(boxes);
+                boxed += usize::from(came.is_ok() && boxes);
             }
         }
-        if done >= wanted {
+        if done >= wanted && 4 * boxed >= wanted {
             return Ok(seed);
         }
     }
     Err(format!(
-        "{done} programs agreed from seed {seed} on, {wanted} are wanted"
+        "{done} programs agreed from seed {seed} on, {boxed} of them with boxes; {wanted} are wanted"
+    ))
+}
+
+/// Runs convolutions by warpgroups whose windows are boxes of tensors, from a seed on until `wanted` programs agreed, most
+/// of them with padding; gives the last seed.
+///
+/// # Errors
+/// The first that does not agree, with its text and the seed that makes it again, or there are fewer.
+pub fn boxed_windows(subject: &dyn Subject, seed: u64, wanted: usize) -> Result<u64, String> {
+    let (mut done, mut padded) = (0, 0);
+    for seed in seed..seed + 20 * wanted as u64 {
+        let mut rng = Rng::new(seed);
+        let case = families::warpgroup_conv(&mut rng);
+        let asked = asked(&case.kernel, &case.symbols, case.limits, &mut rng)?;
+        for s in matrix_schedules(&case.kernel, &mut rng) {
+            if !s.places.iter().any(|p| matches!(p, Place::Tensor { .. })) {
+                continue;
+            }
+            let program = TileProgram::new(case.kernel.clone(), s).map_err(|e| e.to_string())?;
+            let limits = case.limits.of(&program);
+            let came = agreed(subject, &program, &case.symbols, &asked, limits);
+            let came = came.map_err(|e| format!("{}, seed {seed}: {e}", subject.name()))?;
+            done += usize::from(came.is_ok());
+            let bounds = &case.kernel.operands[0].access.bounds;
+            let pads = bounds.iter().any(|b| !b.base.is_zero());
+            padded += usize::from(came.is_ok() && pads);
+        }
+        if done >= wanted && 3 * padded >= wanted {
+            return Ok(seed);
+        }
+    }
+    Err(format!(
+        "{done} programs agreed from seed {seed} on, {padded} of them with padding; {wanted} are wanted"
     ))
 }
 

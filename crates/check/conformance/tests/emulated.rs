@@ -2,7 +2,8 @@
 //! there, or without the barriers it takes.
 use emit::ptx;
 use shopfloor_conformance::{
-    Emulated, Rng, attending, cases, copied_ahead, run, scalars, seeds, special, special_images,
+    Emulated, Rng, attending, boxed_windows, cases, copied_ahead, run, scalars, seeds, special,
+    special_images,
 };
 
 #[test]
@@ -38,6 +39,13 @@ fn factors_that_warps_copy_agree_with_the_reference() {
     let last =
         copied_ahead(&Emulated::on("sm_90a"), 9100, seeds(24)).unwrap_or_else(|e| panic!("{e}"));
     println!("up to seed {last}");
+}
+
+#[test]
+fn windows_that_are_boxes_agree_with_the_reference() {
+    let first = 1000 * testing::Share::cases(20, 1).start;
+    let last = boxed_windows(&Emulated::on("sm_90a"), first, seeds(8));
+    println!("up to seed {}", last.unwrap_or_else(|e| panic!("{e}")));
 }
 
 #[test]

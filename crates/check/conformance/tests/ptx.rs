@@ -2,7 +2,7 @@
 use emit::ptx;
 use kernel::TileProgram;
 use shopfloor_conformance::{
-    Failure, Picks, Rng, Subject, arch, attending, cases, copied_ahead, run, seeds,
+    Failure, Picks, Rng, Subject, arch, attending, boxed_windows, cases, copied_ahead, run, seeds,
 };
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -147,6 +147,11 @@ fn assembled_of_kind(name: &str, programs: OfKind, seed: u64) {
 #[test]
 fn factors_that_warps_copy_are_assembled() {
     assembled_of_kind("ptxas: factors that warps copy", copied_ahead, 9500);
+}
+
+#[test]
+fn windows_that_are_boxes_are_assembled() {
+    assembled_of_kind("ptxas: boxes of tensors", boxed_windows, 9300);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use cuda_emulated::{EmulatedDriver, EmulatedGpu};
 use device::Device;
 use planner::{PlanOptions, Planner};
 use runtime::Engine;
-use shopfloor::{Launch, Machine, Model, Session, Tensor};
+use shopfloor::{Error, Launch, Machine, Model, Session, SessionBuilder, Tensor};
 use std::sync::Arc;
 
 /// A driver with one GPU, and a session of a model on it.
@@ -16,6 +16,16 @@ pub struct Emulated {
 impl Emulated {
     /// `model` on `gpu`, planned for as the machine `name`.
     pub fn new(name: &str, gpu: EmulatedGpu, launch: Option<Launch>, model: Model) -> Emulated {
+        Emulated::of(name, gpu, launch, |b| b.commit(model))
+    }
+
+    /// The session that `commit` makes on `gpu`, planned for as the machine `name`.
+    pub fn of(
+        name: &str,
+        gpu: EmulatedGpu,
+        launch: Option<Launch>,
+        commit: impl FnOnce(SessionBuilder) -> Result<Session, Error>,
+    ) -> Emulated {
         let driver = EmulatedDriver::new(vec![gpu]);
         let machine = Machine::load(name).unwrap();
         let options = CudaOptions {
@@ -28,7 +38,7 @@ impl Emulated {
         let engine = Engine::new(Arc::new(device), Arc::new(planner));
         let builder = Session::builder().with_engine(engine);
         Emulated {
-            session: builder.commit(model).unwrap(),
+            session: commit(builder).unwrap(),
             driver,
         }
     }

@@ -127,7 +127,7 @@ fn copied(plan: &Plan) -> Option<(String, bool)> {
     bulk.then(ptx).map(|p| (p.text, p.walkers > 0))
 }
 
-/// Warps that copy, barriers, bulk copies and registers that are handed over are in the machine code, and products are not
+/// Warps that copy, barriers, copies of runs and of boxes, and registers that are handed over are in the machine code, and products are not
 /// put in a row. Nothing is spilled but, beside sums of parts, addresses that are needed behind the loop.
 #[test]
 fn warps_that_copy_are_assembled_to_hoppers_instructions() {
@@ -155,7 +155,7 @@ fn warps_that_copy_are_assembled_to_hoppers_instructions() {
         let Some(code) = machine_code(&text, spilled) else {
             return;
         };
-        for what in [product, "UBLKCP", "USETMAXREG", "SYNCS.PHASECHK", "LDGSTS"] {
+        for what in [product, "UBLKCP", "UTMALDG", "USETMAXREG", "SYNCS.PHASECHK"] {
             assert!(code.contains(what), "no {what} in\n{code}");
         }
         // Lanes exchange results of 16 bits before they store them.

@@ -5,11 +5,13 @@ use cuda_emulated::EmulatedGpu;
 use emit::ptx;
 use expr::{ExprBuilder, Monoid, functions};
 use graph::{ConvSpec, Graph, GraphBuilder, Op};
-use kernel::TileProgram;
+use kernel::{Family, TileProgram};
 use layout::{DType, Dim, DimBox};
 use plan::{Plan, StepWork};
 use shopfloor::{Launch, Model, ModelOptions, Tensor};
 use shopfloor_testkit::handwritten::{node, product, values};
+use shopfloor_tools::planview::plan_for;
+use shopfloor_tools::targets::{Kernels, Planning};
 use std::sync::Arc;
 use tensor::WeightStore;
 
@@ -179,6 +181,29 @@ fn agrees(model: &Model, given: &[Tensor], got: &Tensor) {
     for (i, (w, g)) in want.iter().zip(&got).enumerate() {
         let fine = (w - g).abs() <= 2e-5 + 2e-5 * w.abs();
         assert!(fine, "element {i}: {g}, want {w}");
+    }
+}
+
+/// A library's products read their factors: what is predicted of them has a step for whoever makes those.
+#[test]
+fn a_librarys_products_make_no_factors() {
+    let h100 = shopfloor::machines::find("h100").unwrap();
+    let gated = model(Before::Gate, Dim::Known(49), (72, 24));
+    let windows = depthwise(Dim::ONE, (72, 24, 28), 2);
+    for model in [gated, windows] {
+        for (kernels, wanted) in [(Kernels::Ours, 1), (Kernels::Vendor, 2)] {
+            let planning = Planning {
+                kernels,
+                ..Planning::default()
+            };
+            let plan = plan_for(&model, &h100, &planning, &DimBox::new()).unwrap();
+            let steps = plan.blocks().flat_map(|b| &b.steps);
+            let names: Vec<&str> = steps
+                .filter(|s| matches!(&s.work, StepWork::Kernel { kernel, .. } if kernel.family != Family::Move))
+                .map(|s| s.name.as_str())
+                .collect();
+            assert_eq!(names.len(), wanted, "{kernels:?}: {names:?}");
+        }
     }
 }
 

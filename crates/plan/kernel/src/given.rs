@@ -361,6 +361,10 @@ fn place(text: &str) -> Read<Place> {
         let stages = number(stages, 1)?;
         return Ok(Place::Image { stages });
     }
+    let (rest, boxes) = match rest.split_last() {
+        Some((&"by tensor copies", rest)) => (rest, true),
+        _ => (rest, false),
+    };
     let mut swizzle = Swizzle::default();
     if let Some(one) = rest.first() {
         let inner = one
@@ -376,9 +380,10 @@ fn place(text: &str) -> Read<Place> {
             shift: number(shift, 0)?,
         };
     }
-    Ok(Place::Shared {
-        swizzle,
-        stages: number(stages, 1)?,
+    let stages = number(stages, 1)?;
+    Ok(match boxes {
+        true => Place::Tensor { swizzle, stages },
+        false => Place::Shared { swizzle, stages },
     })
 }
 

@@ -26,6 +26,7 @@ mod seen;
 mod shape;
 mod staging;
 mod target;
+mod tensors;
 mod text;
 mod tile;
 mod verify;
@@ -54,4 +55,5 @@ pub use staging::MOST_NEIGHBOURS;
 pub use target::{
     CountWarps, CtaLimits, GpuTarget, MicroShape, Printer, Prints, Target, TargetKind,
 };
+pub use tensors::{TensorDim, TensorView};
 pub use tile::{TileProgram, VerifiedKernel};

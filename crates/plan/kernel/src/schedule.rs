@@ -28,6 +28,15 @@ pub enum Place {
         /// Buffers in flight.
         stages: u32,
     },
+    /// The same for a factor of a warpgroup's products of which each piece is a box of its operand as a tensor
+    /// ([`crate::Access::tensor`]): one copy brings it, which a warp of [`GpuMapping::copiers`] begins, in a step that is a
+    /// launch of its own.
+    Tensor {
+        /// How warpgroups read its lines ([`Swizzle::of_lines`]).
+        swizzle: Swizzle,
+        /// Buffers in flight.
+        stages: u32,
+    },
     /// Nowhere: a tile that a `Map` or `Relabel` defines is computed anew wherever it is read.
     Recompute,
 }
@@ -36,8 +45,18 @@ impl Place {
     /// Buffers in flight of a tile that a CTA shares.
     pub fn stages(self) -> Option<u32> {
         match self {
-            Place::Shared { stages, .. } | Place::Image { stages } => Some(stages),
+            Place::Shared { stages, .. }
+            | Place::Image { stages }
+            | Place::Tensor { stages, .. } => Some(stages),
             Place::InPlace | Place::Register | Place::Recompute => None,
+        }
+    }
+
+    /// The same place, to which threads copy.
+    pub fn by_threads(self) -> Place {
+        match self {
+            Place::Tensor { swizzle, stages } => Place::Shared { swizzle, stages },
+            place => place,
         }
     }
 }

@@ -81,6 +81,13 @@ impl Swizzle {
         })
     }
 
+    /// Elements of so many bits of the lines whose swizzle ([`Swizzle::of_lines`]) this is.
+    pub fn line(self, bits: u32) -> Option<i64> {
+        let own = |bytes: &u32| Swizzle::of_lines(*bytes, bits) == Some(self);
+        let bytes = [32, 64, 128].into_iter().find(own)?;
+        Some(i64::from(bytes * 8 / bits))
+    }
+
     /// Whether the swizzle maps lines of `inner` elements of so many `bits`, 8, 16 or 32, onto themselves and blocks of
     /// 16 by 16 elements commute with it: it moves whole vectors of 16 bytes, at most of 8 elements, within a line,
     /// by bits of the line's number that eight neighbouring lines go through.

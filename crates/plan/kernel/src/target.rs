@@ -93,6 +93,9 @@ pub struct GpuTarget {
     /// Whether CTAs some of whose warps only copy can walk tasks; else each has one task.
     #[serde(default)]
     pub walking: bool,
+    /// Whether such warps can copy boxes of tensors ([`crate::Place::Tensor`]).
+    #[serde(default)]
+    pub boxes: bool,
     /// Tensor-core instructions.
     pub fragments: Vec<Fragment>,
     /// Swizzles the emitter can print.

@@ -3,8 +3,8 @@
 //! schedule, by serde.)
 use crate::parse::{read_map, short_monoid};
 use crate::{
-    Access, AxisId, Edge, Kernel, Mapping, Node, OperandId, Place, Role, Seen, Stmt, TileId,
-    TileProgram,
+    Access, AxisId, Edge, Kernel, Mapping, Node, OperandId, Place, Role, Seen, Stmt, Swizzle,
+    TileId, TileProgram,
 };
 use expr::{Expr, Names};
 use layout::DType;
@@ -229,17 +229,24 @@ pub(crate) fn mapping(k: &Kernel, m: &Mapping) -> String {
     }
 }
 
+fn swizzled(s: Swizzle) -> String {
+    match (s.bits, s.base, s.shift) {
+        (0, _, _) => String::new(),
+        (b, m, s) => format!(", swizzle({b},{m},{s})"),
+    }
+}
+
 pub(crate) fn place(p: Place) -> String {
     match p {
         Place::InPlace => "in place".into(),
         Place::Register => "in registers".into(),
         Place::Recompute => "where it is used".into(),
-        Place::Shared { swizzle: s, stages } => {
-            let swizzle = match (s.bits, s.base, s.shift) {
-                (0, _, _) => String::new(),
-                (b, m, s) => format!(", swizzle({b},{m},{s})"),
-            };
-            format!("in shared, {stages} stages{swizzle}")
+        Place::Shared { swizzle, stages } => {
+            format!("in shared, {stages} stages{}", swizzled(swizzle))
+        }
+        Place::Tensor { swizzle, stages } => {
+            let swizzle = swizzled(swizzle);
+            format!("in shared, {stages} stages{swizzle}, by tensor copies")
         }
         Place::Image { stages } => format!("in shared, {stages} stages, as it lies"),
     }

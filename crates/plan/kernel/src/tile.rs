@@ -118,6 +118,19 @@ impl TileProgram {
         })
     }
 
+    /// The same with threads that copy what tensor copies bring, for steps that are no launch of their own.
+    pub fn by_threads(&self) -> TileProgram {
+        let places = self.schedule.places.iter();
+        let schedule = Schedule {
+            places: places.map(|p| p.by_threads()).collect(),
+            ..Schedule::clone(&self.schedule)
+        };
+        TileProgram {
+            schedule: schedule.into(),
+            ..self.clone()
+        }
+    }
+
     /// What is computed.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel

@@ -6,6 +6,7 @@ mod factors;
 mod limits;
 mod parse;
 mod seen;
+mod tensors;
 mod text;
 mod verify;
 mod work;

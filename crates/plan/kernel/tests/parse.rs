@@ -3,7 +3,7 @@ use crate::common;
 use common::*;
 use kernel::{
     Declared, Fragment, Given, Kernel, KernelError, Mapping, Number, Place, Schedule, Stmt,
-    Template,
+    Swizzle, Template,
 };
 use layout::{DType, Dim, Leaf};
 use shopfloor_kernel as kernel;
@@ -242,8 +242,9 @@ fn schedules_of_every_kind_are_read_back() {
     assert!(text.contains(&said), "{text}");
     let e = Declared::parse(&text.replace(&format!("constants {name},"), "constants w,"));
     assert!(e.unwrap_err().to_string().contains("no operand 'w'"));
+    let mut boxed = copied.clone();
     copied.places[1] = Place::Image { stages: 3 };
-    let text = given_round_trip(&with_image(k), vec![copied]);
+    let text = given_round_trip(&with_image(k.clone()), vec![copied]);
     assert!(text.contains("warps 8x1 and 4 to copy,"), "{text}");
     assert!(text.contains("registers, 132 CTAs that walk"), "{text}");
     assert!(text.contains(" B, stores of 16 B, "), "{text}");
@@ -251,6 +252,11 @@ fn schedules_of_every_kind_are_read_back() {
     let read = Declared::parse(&text.replace("and 4", "and 3")).unwrap();
     let e = read.given.verify(&read.kernel).unwrap_err();
     assert!(e.to_string().contains("288 threads"), "{e}");
+    let swizzle = Swizzle::of_lines(64, 16).unwrap();
+    boxed.places[0] = Place::Tensor { swizzle, stages: 3 };
+    let text = given_round_trip(&k, vec![boxed]);
+    let said = "in shared, 3 stages, swizzle(2,3,3), by tensor copies";
+    assert!(text.contains(said), "{text}");
     given_round_trip(&conv(14, 14, 8, 16, 2), vec![conv_cpu(2)]);
     given_round_trip(
         &attention(d(2), d(50), d(50), d(16)),

@@ -536,6 +536,15 @@ fn mapping() {
     }
     let as_it_lies = broken(GPU, |_, s| s.places[1] = Place::Image { stages: 3 });
     assert_eq!(as_it_lies, "image");
+    let swizzle = Swizzle::of_lines(64, 16).unwrap();
+    let boxed = broken(GPU, |_, s| {
+        s.places[1] = Place::Tensor { swizzle, stages: 3 };
+    });
+    assert_eq!(boxed, "tensor copies");
+    let once = broken(GPU, |_, s| {
+        s.places[1] = Place::Tensor { swizzle, stages: 1 };
+    });
+    assert_eq!(once, "places");
     assert_eq!(gpu(|g| g.threads = 0), "mapping");
     assert_eq!(gpu(|g| g.warps = [3, 4]), "mapping");
     assert_eq!(gpu(|g| g.warps = [u32::MAX, u32::MAX]), "mapping");

@@ -31,6 +31,8 @@ const FACTORED: [Family; 2] = [Family::Contract, Family::Conv];
 pub enum Joinable {
     /// Those whose second kernel has no product.
     Readers,
+    /// Those of which neither has a product: a library's product neither makes its factors nor is made by its reader.
+    Productless,
     /// All: a factor of a product may be what the first kernel makes.
     All,
 }
@@ -185,8 +187,13 @@ fn one_item(a: &Item, b: &Item, v: ValueIx, which: Joinable) -> Option<Item> {
         FAMILIES.contains(&k.family) && k.body.iter().all(|s| !matches!(s, Stmt::Relabel { .. }))
     };
     let contracts = |k: &Kernel| k.body.iter().any(|s| matches!(s, Stmt::Contract { .. }));
-    // What a CPU's product reads is packed and read by panels: it is no tile that something made.
-    if !plain(ka) || !plain(kb) || which == Joinable::Readers && contracts(kb) {
+    let apart = match which {
+        // What a CPU's product reads is packed and read by panels: it is no tile that something made.
+        Joinable::Readers => contracts(kb),
+        Joinable::Productless => contracts(ka) || contracts(kb),
+        Joinable::All => false,
+    };
+    if apart || !plain(ka) || !plain(kb) {
         return None;
     }
     let (write, read) = (

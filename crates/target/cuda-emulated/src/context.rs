@@ -6,9 +6,10 @@ use crate::pinned::PinnedHost;
 use crate::state::{Function, Node, Queue, State, Work, moment};
 use cuda::{
     Arg, Context, DeviceInfo, DevicePtr, DriverError, EventId, FunctionId, FunctionInfo, GraphId,
-    Launch, MemoryInfo, ModuleId, Pinned, StreamId,
+    Launch, MemoryInfo, ModuleCode, ModuleId, Pinned, StreamId, TensorMap,
 };
-use ptx_emulator::MemoryKind;
+use emit::ptx::TensorLayout;
+use ptx_emulator::{MemoryKind, tensor_map};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +21,8 @@ const SHARED: u32 = 48 << 10;
 const GRAIN: u64 = 512;
 /// CTAs in flight of a kernel whose CTAs do not communicate: as many as help, not as many as fit.
 const IN_FLIGHT: usize = 64;
+/// What code of an emulated GPU begins with; the text that it is made of follows.
+const BINARY: &str = "\u{7f}code of an emulated GPU\n";
 /// Sleep between looks at a GPU on which nothing moves.
 const NAP: Duration = Duration::from_micros(50);
 
@@ -353,13 +356,43 @@ impl Context for Handle {
             .push("cuMemsetD8Async", stream.0, work)
     }
 
-    fn load_module(&self, ptx: &str) -> Result<ModuleId, DriverError> {
+    fn tensor_map(&self, at: DevicePtr, t: &TensorLayout) -> Result<TensorMap, DriverError> {
+        const CALL: &str = "cuTensorMapEncodeTiled";
+        drop(self.0.enter(CALL)?);
+        let kind = (t.data_type(), at.offset(t.offset).0);
+        let sizes = (&t.extents[..], &t.strides[..]);
+        let map = tensor_map::TensorMap::tiled(kind, sizes, (&t.boxes, &t.steps), t.swizzle_bytes);
+        let bytes = map.and_then(|m| tensor_map::encode(&m));
+        bytes
+            .map(TensorMap)
+            .or_else(|e| argument(CALL, e.to_string()))
+    }
+
+    fn assemble(&self, ptx: &str) -> Result<Vec<u8>, DriverError> {
+        // What is wrong with a text is said where it is loaded.
+        drop(self.0.enter("cuLinkComplete")?);
+        Ok([BINARY, ptx].concat().into_bytes())
+    }
+
+    fn load_module(&self, code: ModuleCode) -> Result<ModuleId, DriverError> {
         let mut s = self.0.enter_alone("cuModuleLoadDataEx")?;
         let refused = |code: &str, log: String| {
             Err(DriverError::Module {
                 code: code.into(),
                 log,
             })
+        };
+        let ptx = match code {
+            ModuleCode::Text(ptx) => Some(ptx),
+            ModuleCode::Binary(code) => std::str::from_utf8(code)
+                .ok()
+                .and_then(|text| text.strip_prefix(BINARY)),
+        };
+        let Some(ptx) = ptx else {
+            return refused(
+                "CUDA_ERROR_INVALID_IMAGE",
+                "it is no code of this GPU".into(),
+            );
         };
         let code = match s.machine.load(&self.0.faults().compiled(ptx)) {
             Ok(m) => m,
@@ -505,7 +538,7 @@ impl Context for Handle {
         }
         let mut bytes = vec![];
         for (a, p) in args.iter().zip(&f.info.params) {
-            let b = a.bytes();
+            let b = a.bytes().0;
             match b.get(..p.bytes as usize) {
                 Some(b) => bytes.push(b.to_vec()),
                 None => {

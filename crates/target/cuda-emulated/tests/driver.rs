@@ -1,10 +1,12 @@
 //! The emulated driver keeps the rules of a real one.
 use cuda::{
-    Arg, Context, DevicePtr, Driver, DriverError, Event, FunctionId, Graph, Launch, Modules, Pool,
-    Stream, StreamId,
+    Arg, Context, DevicePtr, Driver, DriverError, Event, FunctionId, Graph, Launch, ModuleCode,
+    Modules, Pool, Stream, StreamId,
 };
+use device::{EmptyShelf, PackedKey, Shelf};
 use shopfloor_cuda_emulated::{EmulatedDriver, EmulatedGpu, Fault};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const HEAD: &str = ".version 7.8\n.target sm_75\n.address_size 64\n";
@@ -76,7 +78,9 @@ fn open() -> (EmulatedDriver, Arc<dyn Context>) {
 }
 
 fn function(c: &Arc<dyn Context>, body: &str, entry: &str) -> FunctionId {
-    let m = c.load_module(&format!("{HEAD}{body}")).unwrap();
+    let m = c
+        .load_module(ModuleCode::Text(&format!("{HEAD}{body}")))
+        .unwrap();
     c.function(m, entry).unwrap()
 }
 
@@ -229,7 +233,8 @@ fn kernels_of_two_streams_run_at_once_beside_the_host() {
 
     // While it runs, what may block does, and here that is for ever.
     let blocked: [Result<(), DriverError>; 4] = [
-        c.load_module(&format!("{HEAD}{ADD}")).map(drop),
+        c.load_module(ModuleCode::Text(&format!("{HEAD}{ADD}")))
+            .map(drop),
         c.allocate(4).map(drop),
         c.free(at),
         c.synchronize(a.id()),
@@ -245,7 +250,11 @@ fn kernels_of_two_streams_run_at_once_beside_the_host() {
     }
     // Another thread may still stop it.
     let waiting = c.clone();
-    let t = std::thread::spawn(move || waiting.load_module(&format!("{HEAD}{ADD}")).map(drop));
+    let t = std::thread::spawn(move || {
+        waiting
+            .load_module(ModuleCode::Text(&format!("{HEAD}{ADD}")))
+            .map(drop)
+    });
     std::thread::sleep(Duration::from_millis(20));
     p.store_release(0, END).unwrap();
     t.join().unwrap().unwrap();
@@ -304,29 +313,82 @@ fn memory_has_an_end_and_is_accounted_for() {
 #[test]
 fn modules_are_loaded_once_per_text() {
     let (_d, c) = open();
-    let m = Modules::new(c.clone());
+    let m = Modules::new(c.clone(), 0);
     let text = format!("{HEAD}{ADD}");
-    let (a, b) = (m.load(&text).unwrap(), m.load(&text).unwrap());
+    let (a, b) = (
+        m.load(&text, &EmptyShelf).unwrap(),
+        m.load(&text, &EmptyShelf).unwrap(),
+    );
     assert!(Arc::ptr_eq(&a, &b) && m.len() == 1);
-    m.load(&format!("{HEAD}{SERVE}")).unwrap();
+    m.load(&format!("{HEAD}{SERVE}"), &EmptyShelf).unwrap();
     assert_eq!(m.len(), 2);
     m.clear();
     assert_eq!(m.len(), 1);
     assert!(a.function("nothing").is_err());
-    let e = c.load_module("nonsense").unwrap_err();
+    let e = c.load_module(ModuleCode::Text("nonsense")).unwrap_err();
     assert!(matches!(e, DriverError::Module { .. }), "{e}");
-    let e = c.load_module(".version 7.8\n.target sm_90\n.address_size 64\n");
+    let e = c.load_module(ModuleCode::Text(
+        ".version 7.8\n.target sm_90\n.address_size 64\n",
+    ));
     assert!(e.unwrap_err().to_string().contains("sm_90"));
+}
+
+/// Code by key.
+#[derive(Default)]
+struct Kept(Mutex<BTreeMap<PackedKey, Vec<u8>>>);
+
+impl Shelf for Kept {
+    fn get(&self, _: &PackedKey, _: usize) -> Option<tensor::Bytes> {
+        None
+    }
+
+    fn code(&self, key: &PackedKey, make: &mut dyn FnMut() -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+        let mut kept = self.0.lock().unwrap();
+        if let Some(code) = kept.get(key) {
+            return Some(code.clone());
+        }
+        let made = make()?;
+        kept.insert(*key, made.clone());
+        Some(made)
+    }
+}
+
+#[test]
+fn code_that_was_kept_is_loaded_and_not_made_again() {
+    let texts = [ADD, SERVE].map(|body| format!("{HEAD}{body}"));
+    let kept = Kept::default();
+    let made = |driver: u32, kept: &Kept| {
+        let (d, c) = open();
+        let m = Modules::new(c, driver);
+        for text in &texts {
+            m.load(text, kept).unwrap();
+        }
+        d.calls(0).get("cuLinkComplete").copied().unwrap_or(0)
+    };
+    assert_eq!(made(12_040, &kept), 2);
+    assert_eq!(made(12_040, &kept), 0);
+    // Another driver may make other code of a text.
+    assert_eq!(made(12_050, &kept), 2);
+    assert_eq!(kept.0.lock().unwrap().len(), 4);
+    // What the driver does not load is compiled from the text.
+    for code in kept.0.lock().unwrap().values_mut() {
+        *code = b"of a driver that is gone".to_vec();
+    }
+    assert_eq!(made(12_040, &kept), 0);
+    let (_d, c) = open();
+    let m = Modules::new(c, 12_040);
+    let e = m.load("nonsense", &kept).map(drop).unwrap_err();
+    assert!(matches!(e, DriverError::Module { .. }), "{e}");
 }
 
 #[test]
 fn threads_that_ask_at_once_share_what_one_compiles() {
     let (_d, c) = open();
     for _ in 0..20 {
-        let m = Modules::new(c.clone());
+        let m = Modules::new(c.clone(), 0);
         let texts = [ADD, SERVE].map(|body| format!("{HEAD}{body}"));
         let asked: Vec<&String> = texts.iter().cycle().take(12).collect();
-        let got = plan::parallel::map(&asked, |text| m.load(text).unwrap());
+        let got = plan::parallel::map(&asked, |text| m.load(text, &EmptyShelf).unwrap());
         for (i, a) in got.iter().enumerate() {
             assert!(Arc::ptr_eq(a, &got[i % 2]));
         }
@@ -337,8 +399,8 @@ fn threads_that_ask_at_once_share_what_one_compiles() {
         m.clear();
         assert!(m.is_empty());
     }
-    let m = Modules::new(c);
-    assert!(m.load("nonsense").is_err() && m.is_empty());
+    let m = Modules::new(c, 0);
+    assert!(m.load("nonsense", &EmptyShelf).is_err() && m.is_empty());
 }
 
 /// Errors of a launch and of what is queued behind it.
@@ -374,7 +436,9 @@ fn what_begins_early_touches_nothing_that_the_kernel_before_writes() {
     const WRITE: &str = "\tst.global.u32 [%rd1], %r2;\n";
     const ADD: &str = "\tred.relaxed.gpu.global.add.u32 [%rd1], %r2;\n";
     let run = |body: &[&str], early: bool| {
-        let m = g.load_module(&text(&body.concat())).unwrap();
+        let m = g
+            .load_module(ModuleCode::Text(&text(&body.concat())))
+            .unwrap();
         let f = g.function(m, "k").unwrap();
         outcome(g.launch(f, shape(early), &[Arg::Pointer(at)], on.id()), &on)
     };

@@ -48,7 +48,8 @@ impl CudaDevice {
                 info.name, info.compute.major, info.compute.minor
             ))
         })?;
-        let gpu = Arc::new(Gpu::new(name, context, arch, options));
+        let driver = (arch, driver.version());
+        let gpu = Arc::new(Gpu::new(name, context, driver, options));
         Ok(CudaDevice {
             machine,
             target: emit::ptx::target(arch),
@@ -151,12 +152,19 @@ impl Device for CudaDevice {
         let _no_resident = self.gpu.without_resident()?;
         let make = |reserved| {
             let (gpu, place) = (gpu.clone(), place.clone());
-            CudaExecutable::new(gpu, place, (plan.clone(), block), weights, host, reserved)
+            CudaExecutable::new(
+                gpu,
+                place,
+                (plan.clone(), block),
+                weights,
+                host,
+                (shelf, reserved),
+            )
         };
         let way = self.request_way(plan.plan()).map(|t| t.way);
         let asked = self.gpu.options.launch.or(plan.plan().launch);
         if asked != Some(Way::Resident) {
-            return Ok(Arc::new(make(0)?.launched(way == Some(Way::Graph))?));
+            return Ok(Arc::new(make(0)?.launched(way == Some(Way::Graph), shelf)?));
         }
         // Where weights are streamed, the kernel's room comes from that of weights that stay; with more of
         // them streamed the tables are a little longer.
@@ -166,7 +174,7 @@ impl Device for CudaDevice {
                 Err(DeviceError::Memory { .. }) if reserved > 0 => break,
                 made => made?,
             };
-            match ResidentExecutable::over(made)? {
+            match ResidentExecutable::over(made, shelf)? {
                 ResidentStart::Made(e) => return Ok(e),
                 ResidentStart::Short(bytes) => reserved = bytes,
             }

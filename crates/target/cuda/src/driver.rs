@@ -1,6 +1,7 @@
 //! The NVIDIA driver as traits: [`Driver`] opens a GPU, [`Context`] has memory, streams, events, modules and
 //! launches. `nvidia` implements them on the real library, the `cuda-emulated` crate on the emulator.
 use crate::DriverError;
+use emit::ptx::TensorLayout;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -120,21 +121,40 @@ pub enum Arg {
     U32(u32),
     I32(i32),
     F32(f32),
+    Map(TensorMap),
 }
 
+/// A tensor that kernels copy boxes of, as [`Context::tensor_map`] makes it (`CUtensorMap`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C, align(64))]
+pub struct TensorMap(pub [u8; 128]);
+
 impl Arg {
-    /// The value's bytes in the order of the machine; of 32-bit values the first four count.
-    pub fn bytes(self) -> [u8; 8] {
-        let wide = |x: u32| u64::from(x).to_ne_bytes();
-        match self {
+    /// The value's bytes in the order of the machine; of 32-bit values the first four count, of all but tensors the first
+    /// eight.
+    pub fn bytes(self) -> TensorMap {
+        let mut out = TensorMap([0; 128]);
+        let wide = match self {
+            Arg::Map(m) => return m,
             Arg::Pointer(p) => p.0.to_ne_bytes(),
             Arg::U64(x) => x.to_ne_bytes(),
             Arg::I64(x) => x.to_ne_bytes(),
-            Arg::U32(x) => wide(x),
-            Arg::I32(x) => wide(x as u32),
-            Arg::F32(x) => wide(x.to_bits()),
-        }
+            Arg::U32(x) => u64::from(x).to_ne_bytes(),
+            Arg::I32(x) => u64::from(x as u32).to_ne_bytes(),
+            Arg::F32(x) => u64::from(x.to_bits()).to_ne_bytes(),
+        };
+        out.0[..8].copy_from_slice(&wide);
+        out
     }
+}
+
+/// What a module is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModuleCode<'a> {
+    /// PTX text.
+    Text(&'a str),
+    /// What [`Context::assemble`] made under the same version of the driver.
+    Binary(&'a [u8]),
 }
 
 /// The shape of a launch.
@@ -290,11 +310,21 @@ pub trait Context: Send + Sync {
         bytes: u64,
         stream: StreamId,
     ) -> Result<(), DriverError>;
-    /// Compiles and loads PTX text.
+    /// Describes the tensor of such a layout in the buffer at `at` to kernels that copy boxes of it.
+    ///
+    /// # Errors
+    /// The driver is too old, or does not make such a one.
+    fn tensor_map(&self, at: DevicePtr, layout: &TensorLayout) -> Result<TensorMap, DriverError>;
+    /// Compiles PTX text to code of this GPU, which this version of the driver loads ([`ModuleCode::Binary`]).
     ///
     /// # Errors
     /// [`DriverError::Module`] with what the compiler printed.
-    fn load_module(&self, ptx: &str) -> Result<ModuleId, DriverError>;
+    fn assemble(&self, ptx: &str) -> Result<Vec<u8>, DriverError>;
+    /// Loads a module; PTX text is compiled first.
+    ///
+    /// # Errors
+    /// [`DriverError::Module`] with what the compiler printed, or that the code is not for this GPU and driver.
+    fn load_module(&self, code: ModuleCode) -> Result<ModuleId, DriverError>;
     /// Lets go of a module; its functions are gone.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use crate::stream_request::{Asked, Far, In, Out, StreamRequest};
 use crate::watch::Watch;
 use device::{
     AlignedBytes, Device, DeviceError, Executable, Frame, HostMemory, HostPart, Place, Remote,
-    Request, State, UnifiedRequest,
+    Request, Shelf, State, UnifiedRequest,
 };
 use layout::Arrange;
 use machine::Way;
@@ -226,7 +226,7 @@ impl CudaExecutable {
         (plan, block): (Arc<VerifiedPlan>, usize),
         weights: &Arc<WeightStore>,
         host: Option<&dyn Device>,
-        reserved_bytes: u64,
+        (shelf, reserved_bytes): (&dyn Shelf, u64),
     ) -> Result<CudaExecutable, DeviceError> {
         let b = block_of(&plan, block)?;
         let own = plan.plan().devices.len().saturating_sub(1) as u32;
@@ -234,7 +234,8 @@ impl CudaExecutable {
         let (places, faults, frame_bytes) = lay(b, own)?;
         let mut params = Params::new();
         let programs = plan.step_programs(block);
-        let steps = CompiledSteps::compile(&gpu, (b, &b.steps, own), programs, &mut params)?;
+        let steps =
+            CompiledSteps::compile((&gpu, shelf), (b, &b.steps, own), programs, &mut params)?;
         let mut beside = match host {
             None => None,
             Some(h) => Some(HostSide {
@@ -285,7 +286,8 @@ impl CudaExecutable {
         let at = (&*plan, block, own);
         let both = host.zip(beside.as_mut().map(|b| &mut b.init_results));
         let needs = frame_bytes.saturating_add(reserved_bytes);
-        let persistent = PersistentBuffers::new(&gpu, at, b, weights, &steps, needs, both)?;
+        let persistent =
+            PersistentBuffers::new((&gpu, shelf), at, b, weights, &steps, needs, both)?;
         Ok(CudaExecutable {
             gpu,
             place,
@@ -427,14 +429,18 @@ impl CudaExecutable {
     ///
     /// # Errors
     /// A launch of two steps cannot be made.
-    pub fn launched(mut self, graphs: bool) -> Result<CudaExecutable, DeviceError> {
+    pub fn launched(
+        mut self,
+        graphs: bool,
+        shelf: &dyn Shelf,
+    ) -> Result<CudaExecutable, DeviceError> {
         self.graphs = graphs;
         let plan = self.plan.clone();
         let (b, dims) = (block_of(&plan, self.block)?, &plan.plan().dims);
         let programs = plan.step_programs(self.block);
         let top = |d: &layout::Dim| dims.at_top(d);
         let list = (&b.steps[..], programs);
-        self.steps.join(&self.gpu, list, top, &mut self.params)?;
+        (self.steps).join((&self.gpu, shelf), list, top, &mut self.params)?;
         self.arrivals = self.frame_bytes.next_multiple_of(4);
         self.frame_bytes = self.arrivals + u64::from(self.steps.arrivals) * 4;
         Ok(self)

@@ -41,7 +41,7 @@ mod watch;
 pub use crate::device::CudaDevice;
 pub use driver::{
     Arg, Compute, Context, DeviceInfo, DevicePtr, Driver, EventId, FunctionId, FunctionInfo,
-    GraphId, Launch, MemoryInfo, ModuleId, Pinned, StreamId,
+    GraphId, Launch, MemoryInfo, ModuleCode, ModuleId, Pinned, StreamId, TensorMap,
 };
 pub use error::DriverError;
 pub use handles::{Event, Graph, Stream};

@@ -1,10 +1,11 @@
 //! The driver of real GPUs.
 use crate::driver::{
     Arg, Compute, Context, DeviceInfo, DevicePtr, Driver, EventId, FunctionId, FunctionInfo,
-    GraphId, Launch, MemoryInfo, ModuleId, Pinned, StreamId,
+    GraphId, Launch, MemoryInfo, ModuleCode, ModuleId, Pinned, StreamId, TensorMap,
 };
 use crate::error::DriverError;
 use crate::sys::{self, Device, Functions, Handle, Status, attribute, function, status};
+use emit::ptx::TensorLayout;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ops::Range;
@@ -259,6 +260,34 @@ fn check(api: &Functions, call: &'static str, r: Status) -> Result<(), DriverErr
     })
 }
 
+/// A text with the 0 that the driver's compiler wants behind it.
+fn terminated(call: &'static str, ptx: &str) -> Result<CString, DriverError> {
+    CString::new(ptx).map_err(|_| DriverError::Argument {
+        call,
+        why: "the module's text has a zero byte".into(),
+    })
+}
+
+/// What became of compiling or loading code, with what the compiler wrote to `log`.
+fn compiled(api: &Functions, call: &'static str, r: Status, log: &[u8]) -> Result<(), DriverError> {
+    let refused = [
+        status::INVALID_PTX,
+        status::UNSUPPORTED_PTX,
+        status::INVALID_IMAGE,
+        status::NO_BINARY,
+    ];
+    if !refused.contains(&r) {
+        return check(api, call, r);
+    }
+    let end = log.iter().position(|b| *b == 0).unwrap_or(log.len());
+    let log = String::from_utf8_lossy(&log[..end]).trim().to_string();
+    let (code, why) = name(api, r);
+    Err(DriverError::Module {
+        code,
+        log: if log.is_empty() { why } else { log },
+    })
+}
+
 /// The driver's name for an error, and what it says of it.
 fn name(api: &Functions, r: Status) -> (String, String) {
     let text = |f: unsafe extern "system" fn(Status, *mut *const std::ffi::c_char) -> Status| {
@@ -489,44 +518,122 @@ impl Context for Gpu {
         check(api, "cuMemsetD8Async", r)
     }
 
-    fn load_module(&self, ptx: &str) -> Result<ModuleId, DriverError> {
+    fn tensor_map(&self, at: DevicePtr, t: &TensorLayout) -> Result<TensorMap, DriverError> {
+        const CALL: &str = "cuTensorMapEncodeTiled";
+        let api = self.open.enter()?;
+        let encode = api
+            .encode_tiled
+            .ok_or(DriverError::NoSymbol { symbol: CALL })?;
+        let n = t.extents.len();
+        let rest = [t.strides.len() + 1, t.boxes.len(), t.steps.len()];
+        if n == 0 || rest != [n; 3] {
+            return Err(DriverError::Argument {
+                call: CALL,
+                why: format!("{n} dimensions, and {rest:?} numbers of them"),
+            });
+        }
+        let swizzle = (t.swizzle_bytes / 16).checked_ilog2().unwrap_or(0);
+        let mut out = TensorMap([0; 128]);
+        // SAFETY: writes 128 bytes, which are aligned to 64; reads as many numbers of each list as there are dimensions,
+        // one less of the distances. The address is only kept.
+        let r = unsafe {
+            encode(
+                out.0.as_mut_ptr().cast(),
+                t.data_type(),
+                n as u32,
+                at.offset(t.offset).0 as usize as *mut c_void,
+                t.extents.as_ptr(),
+                t.strides.as_ptr(),
+                t.boxes.as_ptr(),
+                t.steps.as_ptr(),
+                0,
+                swizzle,
+                sys::PROMOTION,
+                0,
+            )
+        };
+        check(api, CALL, r)?;
+        Ok(out)
+    }
+
+    fn assemble(&self, ptx: &str) -> Result<Vec<u8>, DriverError> {
+        let api = self.open.enter()?;
+        let text = terminated("cuLinkAddData", ptx)?;
+        let mut log = vec![0u8; LOG];
+        let mut values = [log.as_mut_ptr().cast::<c_void>(), LOG as *mut c_void];
+        let mut link = null_mut();
+        // SAFETY: the options are a buffer for the compiler's log and its size, the latter as a number in place of a
+        // pointer, for which the driver puts how much it wrote; both live until the link is destroyed.
+        let r = unsafe {
+            (api.link_create)(
+                2,
+                sys::JIT_ERROR_LOG.as_ptr(),
+                values.as_mut_ptr(),
+                &mut link,
+            )
+        };
+        check(api, "cuLinkCreate", r)?;
+        let bytes = text.as_bytes_with_nul();
+        // SAFETY: a link that was just made, and a text with its 0, which is read during the call.
+        let added = unsafe {
+            (api.link_add)(
+                link,
+                sys::PTX_INPUT,
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                c"ptx".as_ptr(),
+                0,
+                null(),
+                null_mut(),
+            )
+        };
+        let (mut code, mut size) = (null_mut(), 0usize);
+        let done = match added {
+            // SAFETY: writes an address and a number.
+            0 => unsafe { (api.link_complete)(link, &mut code, &mut size) },
+            failed => failed,
+        };
+        let made = (done == 0 && !code.is_null()).then(|| {
+            // SAFETY: so many bytes, which the link owns until it is destroyed.
+            unsafe { std::slice::from_raw_parts(code.cast::<u8>(), size) }.to_vec()
+        });
+        // SAFETY: made above, destroyed once; the log's buffer is alive.
+        unsafe { (api.link_destroy)(link) };
+        compiled(api, "cuLinkComplete", done, &log)?;
+        made.ok_or_else(|| DriverError::Argument {
+            call: "cuLinkComplete",
+            why: "the driver gave no code".into(),
+        })
+    }
+
+    fn load_module(&self, code: ModuleCode) -> Result<ModuleId, DriverError> {
         const CALL: &str = "cuModuleLoadDataEx";
         let api = self.open.enter()?;
         self.open.settle(api);
-        let text = CString::new(ptx).map_err(|_| DriverError::Argument {
-            call: CALL,
-            why: "the module's text has a zero byte".into(),
-        })?;
+        let text;
+        let image: *const c_void = match code {
+            ModuleCode::Text(ptx) => {
+                text = terminated(CALL, ptx)?;
+                text.as_ptr().cast()
+            }
+            ModuleCode::Binary(code) => code.as_ptr().cast(),
+        };
         let mut log = vec![0u8; LOG];
-        let values = [log.as_mut_ptr().cast::<c_void>(), LOG as *mut c_void];
+        let mut values = [log.as_mut_ptr().cast::<c_void>(), LOG as *mut c_void];
         let mut module = null_mut();
-        // SAFETY: the text ends in a 0; the options are a buffer for the compiler's log and its size,
-        // the latter as a number in place of a pointer.
+        // SAFETY: a text that ends in a 0, or code that a driver made, whose header says how long it is and which was
+        // found whole; the options are a buffer for the compiler's log and its size, the latter as a number in place of
+        // a pointer, for which the driver puts how much it wrote.
         let r = unsafe {
             (api.module_load)(
                 &mut module,
-                text.as_ptr().cast(),
+                image,
                 2,
                 sys::JIT_ERROR_LOG.as_ptr(),
-                values.as_ptr(),
+                values.as_mut_ptr(),
             )
         };
-        let refused = [
-            status::INVALID_PTX,
-            status::UNSUPPORTED_PTX,
-            status::INVALID_IMAGE,
-            status::NO_BINARY,
-        ];
-        if refused.contains(&r) {
-            let end = log.iter().position(|b| *b == 0).unwrap_or(LOG);
-            let log = String::from_utf8_lossy(&log[..end]).trim().to_string();
-            let (code, why) = name(api, r);
-            return Err(DriverError::Module {
-                code,
-                log: if log.is_empty() { why } else { log },
-            });
-        }
-        check(api, CALL, r)?;
+        compiled(api, CALL, r, &log)?;
         Ok(ModuleId(module as usize as u64))
     }
 
@@ -594,8 +701,9 @@ impl Context for Gpu {
         stream: StreamId,
     ) -> Result<(), DriverError> {
         let api = self.open.enter()?;
-        let mut values: Vec<[u8; 8]> = args.iter().map(|a| a.bytes()).collect();
-        let pointers: Vec<*mut c_void> = values.iter_mut().map(|v| v.as_mut_ptr().cast()).collect();
+        let mut values: Vec<TensorMap> = args.iter().map(|a| a.bytes()).collect();
+        let pointers = values.iter_mut().map(|v| v.0.as_mut_ptr().cast());
+        let pointers: Vec<*mut c_void> = pointers.collect();
         let attributes = [sys::EARLY];
         let config = sys::LaunchConfig {
             grid: shape.grid,
@@ -606,7 +714,7 @@ impl Context for Gpu {
             count: u32::from(shape.early),
         };
         // SAFETY: the driver reads the configuration and as many attributes as it says, and copies as many bytes
-        // per argument as the kernel declares, 8 at most of the types of `Arg`, before it returns.
+        // per argument as the kernel declares, 128 at most of the types of `Arg`, before it returns.
         let r = unsafe { (api.launch)(&config, handle(f.0), pointers.as_ptr(), null()) };
         match check(api, "cuLaunchKernelEx", r) {
             Err(DriverError::Call { code, why, .. }) => {

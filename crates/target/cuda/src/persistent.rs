@@ -6,7 +6,7 @@ use crate::handles::{Event, Stream};
 use crate::place::{Constant, Gpu};
 use crate::pool::Block as Memory;
 use crate::steps::{CompiledSteps, CopyDirection, Words, Work};
-use device::{Device, DeviceError, HostMemory, HostPart, HostView};
+use device::{Device, DeviceError, HostMemory, HostPart, HostView, Shelf};
 use layout::Arrange;
 use plan::{Block, Bound, BufferKind, Params, VerifiedPlan};
 use std::sync::{Arc, Mutex};
@@ -181,7 +181,7 @@ impl Budget<'_> {
 impl PersistentBuffers {
     /// Weights put where they stay, and init run.
     pub fn new(
-        gpu: &Gpu,
+        (gpu, shelf): (&Gpu, &dyn Shelf),
         (plan, block, place): (&VerifiedPlan, usize, u32),
         b: &Block,
         weights: &Arc<WeightStore>,
@@ -205,6 +205,7 @@ impl PersistentBuffers {
         let mut list: Vec<PersistentBuffer> = (0..n).map(|_| PersistentBuffer::No).collect();
         Init {
             gpu,
+            shelf,
             plan,
             block,
             place,
@@ -347,6 +348,7 @@ fn placed(gpu: &Gpu, name: &str, bytes: &[u8]) -> Result<Memory, DeviceError> {
 /// later ones read.
 struct Init<'a> {
     gpu: &'a Gpu,
+    shelf: &'a dyn Shelf,
     plan: &'a VerifiedPlan,
     block: usize,
     place: u32,
@@ -424,7 +426,7 @@ impl Init<'_> {
         let mut params = Params::new();
         let programs = self.plan.init_programs(self.block);
         let init = (b, &b.init[..], self.place);
-        let steps = CompiledSteps::compile(gpu, init, programs, &mut params)?;
+        let steps = CompiledSteps::compile((gpu, self.shelf), init, programs, &mut params)?;
         let part = match &beside {
             Some((h, _)) => Some(HostPart::new(*h, self.plan, b, &b.init, &mut params)?),
             None => None,

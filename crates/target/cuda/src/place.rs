@@ -39,13 +39,13 @@ impl Gpu {
     pub fn new(
         name: &str,
         context: Arc<dyn Context>,
-        arch: &'static str,
+        (arch, driver): (&'static str, u32),
         options: CudaOptions,
     ) -> Gpu {
         Gpu {
             name: name.into(),
             pool: Pool::new(context.clone()),
-            modules: Modules::new(context.clone()),
+            modules: Modules::new(context.clone(), driver),
             stays: ResidentOwner::of(&*context),
             context,
             arch,

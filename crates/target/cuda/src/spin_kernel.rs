@@ -2,6 +2,7 @@
 //! events between launches tell what kernels take, and not how fast the host calls the driver.
 use crate::driver::{Arg, Context, FunctionId, Launch, StreamId};
 use crate::{DriverError, Modules};
+use device::EmptyShelf;
 
 const TEXT: &str = r".version 7.8
 .target sm_75
@@ -26,7 +27,7 @@ wait:
 /// # Errors
 /// The driver does not compile it.
 pub(crate) fn function(modules: &Modules) -> Result<FunctionId, DriverError> {
-    modules.load(TEXT)?.function("hold")
+    modules.load(TEXT, &EmptyShelf)?.function("hold")
 }
 
 /// Queues so many nanoseconds of nothing.

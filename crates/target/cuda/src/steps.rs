@@ -1,11 +1,11 @@
 //! Steps in order, compiled: every text once, every launch with where its arguments come from.
-use crate::driver::{Arg, DevicePtr, FunctionId, Launch};
+use crate::driver::{Arg, DevicePtr, FunctionId, Launch, TensorMap};
 use crate::handles::Stream;
 use crate::host::Host;
 use crate::modules::Module;
 use crate::place::Gpu;
-use device::{DeviceError, is_road};
-use emit::ptx::{ParamSpec, ParamValue, Ptx};
+use device::{DeviceError, Shelf, is_road};
+use emit::ptx::{ParamSpec, ParamValue, Ptx, TensorParam};
 use kernel::{Role, TileProgram};
 use layout::{DType, Dim};
 use plan::{Block, Params, Step, StepWork, parallel};
@@ -20,6 +20,8 @@ const SHARED: u32 = 48 << 10;
 enum Source {
     Buffer(usize),
     Param(u32),
+    /// Number of a tensor of the launch.
+    Tensor(u32),
     /// The word of the step that is so many behind the launch's first.
     Fault(usize),
     /// Words for arrivals, from this number on.
@@ -100,10 +102,49 @@ pub(crate) struct Kernel {
     function: FunctionId,
     _module: Arc<Module>,
     args: Vec<Source>,
+    /// Operands as tensors.
+    tensors: Vec<TensorSource>,
     geometry: Geometry,
     /// It waits for the kernel before it by itself.
     early: bool,
     pub faults: Vec<String>,
+}
+
+/// An operand as a tensor: its buffer, and the numbers of parameters that give its dimensions values.
+struct TensorSource {
+    tensor: TensorParam,
+    buffer: usize,
+    values: Vec<(Dim, u32)>,
+}
+
+impl TensorSource {
+    fn of(tensor: &TensorParam, args: &[u32], params: &mut Params) -> TensorSource {
+        let dims = tensor.view.dims.iter().flat_map(|d| [&d.extent, &d.stride]);
+        let dims = dims.chain([&tensor.view.offset]);
+        let open = dims.filter(|d| d.known().is_none());
+        TensorSource {
+            values: open.map(|d| (d.clone(), params.intern(d))).collect(),
+            buffer: args[tensor.operand as usize] as usize,
+            tensor: tensor.clone(),
+        }
+    }
+
+    /// What kernels are told under the parameters `p`.
+    fn map(
+        &self,
+        gpu: &Gpu,
+        p: &[i64],
+        at: &dyn Fn(usize) -> DevicePtr,
+    ) -> Result<TensorMap, String> {
+        let value = |d: &Dim| {
+            let own = || self.values.iter().find(|v| v.0 == *d);
+            d.known().or_else(|| p.get(own()?.1 as usize).copied())
+        };
+        let layout = self.tensor.layout(value);
+        let layout = layout.ok_or("a tensor's size is no number of bytes")?;
+        let map = gpu.context.tensor_map(at(self.buffer), &layout);
+        map.map_err(|e| e.to_string())
+    }
 }
 
 /// A copy between the host's memory and the device's.
@@ -176,7 +217,7 @@ impl Kernel {
 
 impl CompiledSteps {
     pub fn compile(
-        gpu: &Gpu,
+        (gpu, shelf): (&Gpu, &dyn Shelf),
         (block, steps, place): (&Block, &[Step], u32),
         programs: &[Option<TileProgram>],
         params: &mut Params,
@@ -190,7 +231,7 @@ impl CompiledSteps {
             reads: vec![],
             writes: vec![],
         };
-        let texts = compiled(gpu, (block, steps, place), programs);
+        let texts = compiled((gpu, shelf), (block, steps, place), programs);
         for (s, text) in steps.iter().zip(texts) {
             let fail = |why: String| unsupported(gpu, s, why);
             if let (true, StepWork::Kernel { kernel, args, .. }) = (is_road(block, s), &s.work)
@@ -278,7 +319,7 @@ impl CompiledSteps {
     /// Makes launches of the steps of `list` that have none of their own, with the step before each.
     pub fn join(
         &mut self,
-        gpu: &Gpu,
+        (gpu, shelf): (&Gpu, &dyn Shelf),
         (list, programs): (&[Step], &[Option<TileProgram>]),
         top: impl Fn(&Dim) -> Option<i64>,
         params: &mut Params,
@@ -305,7 +346,7 @@ impl CompiledSteps {
                     .unwrap_or(0)
             };
             let words: Vec<u32> = steps[1..].iter().map(words).collect();
-            let kernel = together(gpu, (steps, &kernels), &words, params)?;
+            let kernel = together((gpu, shelf), (steps, &kernels), &words, params)?;
             let tasks = steps.iter().map(|s| params.intern(&s.tasks)).collect();
             let all = words.iter().fold(0u32, |n, &w| n.saturating_add(w));
             self.arrivals = self.arrivals.max(all);
@@ -358,16 +399,20 @@ impl CompiledSteps {
         if tasks == 0 {
             return Ok(None);
         }
-        let args: Vec<Arg> = k
-            .args
-            .iter()
-            .map(|a| match a {
+        let tensor = |n: &u32| {
+            let map = k.tensors[*n as usize].map(gpu, p, at);
+            map.map_err(|why| self.error(i, why))
+        };
+        let args = k.args.iter().map(|a| {
+            Ok(match a {
                 Source::Buffer(b) => Arg::Pointer(at(*b)),
                 Source::Param(d) => Arg::I64(p[*d as usize]),
+                Source::Tensor(n) => Arg::Map(tensor(n)?),
                 Source::Fault(n) => word(words.faults, (i + n) as u64),
                 Source::Arrivals(n) => word(words.arrivals, (*n).into()),
             })
-            .collect();
+        });
+        let args: Vec<Arg> = args.collect::<Result<_, DeviceError>>()?;
         gpu.context
             .launch(k.function, shape, &args, stream.id())
             .map_err(|e| self.error(i, format!("{}: {e}", gpu.name)))?;
@@ -382,26 +427,39 @@ fn most_shared(gpu: &Gpu) -> u32 {
     u32::try_from(bytes).unwrap_or(SHARED)
 }
 
-/// Where the parameter `p` comes from, of the step number `n` of a launch on the buffers `args`.
-fn source(p: &ParamSpec, (n, args): (usize, &[u32]), params: &mut Params) -> Source {
+/// Where the parameter `p` comes from, of the step number `n` of a launch on the buffers `args`, which has these tensors.
+fn source(
+    p: &ParamSpec,
+    (n, args): (usize, &[u32]),
+    params: &mut Params,
+    tensors: &mut Vec<TensorSource>,
+) -> Source {
     match &p.value {
         ParamValue::Operand(o) => Source::Buffer(args[*o as usize] as usize),
         ParamValue::Dim(d) | ParamValue::Tasks(d) => Source::Param(params.intern(d)),
         ParamValue::Fault => Source::Fault(n),
+        ParamValue::Tensor(t) => {
+            tensors.push(TensorSource::of(t, args, params));
+            Source::Tensor(tensors.len() as u32 - 1)
+        }
     }
 }
 
 /// The module of a text. Its first line is for people: without it, steps that do the same share a module.
-fn module(gpu: &Gpu, text: String) -> Result<Arc<Module>, crate::DriverError> {
-    gpu.modules.load(&match text.split_once('\n') {
+fn module(
+    (gpu, shelf): (&Gpu, &dyn Shelf),
+    text: String,
+) -> Result<Arc<Module>, crate::DriverError> {
+    let text = match text.split_once('\n') {
         Some((first, rest)) if first.starts_with("//") => format!("//\n{rest}"),
         _ => text,
-    })
+    };
+    gpu.modules.load(&text, shelf)
 }
 
 /// The launch of several steps, of which each but the first has so many words for arrivals.
 fn together(
-    gpu: &Gpu,
+    (gpu, shelf): (&Gpu, &dyn Shelf),
     (steps, programs): (&[Step], &[&TileProgram]),
     words: &[u32],
     params: &mut Params,
@@ -417,18 +475,19 @@ fn together(
     };
     let ptx = emit::ptx::joined(programs, gpu.arch).map_err(|e| fail(e.to_string()))?;
     let driver = |e: crate::DriverError| fail(e.to_string());
-    let module = module(gpu, ptx.text).map_err(driver)?;
+    let module = module((gpu, shelf), ptx.text).map_err(driver)?;
     let function = module.function(&ptx.entry).map_err(driver)?;
     if ptx.shared_bytes > SHARED {
         let asked = gpu.context.allow_shared(function, ptx.shared_bytes);
         asked.map_err(driver)?;
     }
-    let mut args = vec![];
+    let (mut args, mut tensors) = (vec![], vec![]);
     for (n, (step, list)) in steps.iter().zip(&ptx.params).enumerate() {
         let StepWork::Kernel { args: own, .. } = &step.work else {
             return Err(fail("one of them is no kernel; verify the plan".into()));
         };
-        args.extend(list.iter().map(|p| source(p, (n, own), params)));
+        let of = |p| source(p, (n, own), params, &mut tensors);
+        args.extend(list.iter().map(of));
     }
     args.extend(steps.iter().map(|s| Source::Param(params.intern(&s.tasks))));
     let mut first = 0;
@@ -440,6 +499,7 @@ fn together(
         function,
         _module: module,
         args,
+        tensors,
         geometry: Geometry::Tasks {
             tasks: steps.first().map_or(0, |s| params.intern(&s.tasks)),
             walkers: 0,
@@ -465,7 +525,7 @@ type Compiled = Result<(Ptx, Arc<Module>), DeviceError>;
 /// The texts of steps that are kernels of this place and no copies to or from it; drivers take long to compile them, so
 /// that threads do it side by side.
 fn compiled(
-    gpu: &Gpu,
+    (gpu, shelf): (&Gpu, &dyn Shelf),
     (block, steps, place): (&Block, &[Step], u32),
     programs: &[Option<TileProgram>],
 ) -> Vec<Option<Compiled>> {
@@ -477,7 +537,7 @@ fn compiled(
             let fail = |why: String| unsupported(gpu, s, why);
             let mut ptx = emit::ptx::emit(p, gpu.arch).map_err(|e| fail(e.to_string()))?;
             let text = std::mem::take(&mut ptx.text);
-            let module = module(gpu, text).map_err(|e| fail(e.to_string()))?;
+            let module = module((gpu, shelf), text).map_err(|e| fail(e.to_string()))?;
             Ok((ptx, module))
         })
     })
@@ -517,11 +577,16 @@ fn launch(
             shared: params.intern(&c.shared),
         },
     };
-    let list = ptx.params.iter().map(|p| source(p, (0, args), params));
+    let mut tensors = vec![];
+    let list = ptx.params.iter();
+    let list: Vec<Source> = list
+        .map(|p| source(p, (0, args), params, &mut tensors))
+        .collect();
     Ok(Kernel {
         function,
         _module: module,
-        args: list.collect(),
+        args: list,
+        tensors,
         geometry,
         early: ptx.early,
         faults: ptx.faults,

@@ -7,7 +7,8 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 pub type Status = c_int;
 /// `CUdevice`
 pub type Device = c_int;
-/// `CUcontext`, `CUmodule`, `CUfunction`, `CUstream`, `CUevent`, `CUgraph`, `CUgraphExec`
+/// `CUcontext`, `CUmodule`, `CUfunction`, `CUstream`, `CUevent`, `CUgraph`, `CUgraphExec`,
+/// `CUlinkState`
 pub type Handle = *mut c_void;
 /// `CUdeviceptr`
 pub type Address = u64;
@@ -39,6 +40,26 @@ pub const EARLY: LaunchAttribute = LaunchAttribute {
     value: [1, 0, 0, 0, 0, 0, 0, 0],
 };
 
+/// `cuTensorMapEncodeTiled`: the map, the type of elements, dimensions, address, extents, distances, those of boxes, every
+/// how manieth element; interleaving, swizzle, promotion to L2, and what is outside.
+pub type EncodeTiled = unsafe extern "system" fn(
+    *mut c_void,
+    c_uint,
+    c_uint,
+    *mut c_void,
+    *const u64,
+    *const u64,
+    *const u32,
+    *const u32,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+) -> Status;
+
+/// `CU_TENSOR_MAP_L2_PROMOTION_L2_128B`
+pub const PROMOTION: c_uint = 2;
+
 /// Names of the library, the one that comes with the driver first.
 #[cfg(windows)]
 const NAMES: [&str; 1] = ["nvcuda.dll"];
@@ -50,6 +71,8 @@ macro_rules! functions {
         /// Every function that is called, none of them missing.
         pub struct Functions {
             $(pub $field: unsafe extern "system" fn($($arg),*) -> Status,)*
+            /// `cuTensorMapEncodeTiled`, which drivers before 12.0 lack.
+            pub encode_tiled: Option<EncodeTiled>,
             /// Keeps the functions where they are.
             _library: Library,
         }
@@ -67,7 +90,10 @@ macro_rules! functions {
                             .map_err(|_| DriverError::NoSymbol { symbol: $symbol })?;
                     let $field = *$field;
                 )*
-                Ok(Functions { $($field,)* _library: library })
+                // SAFETY: the type is that of the function of this name in `cuda.h`.
+                let tiled = unsafe { library.get::<EncodeTiled>(b"cuTensorMapEncodeTiled") };
+                let encode_tiled = tiled.ok().map(|f| *f);
+                Ok(Functions { $($field,)* encode_tiled, _library: library })
             }
         }
     };
@@ -98,7 +124,11 @@ functions! {
     download_async = "cuMemcpyDtoHAsync_v2" (*mut c_void, Address, usize, Handle);
     copy_async = "cuMemcpyDtoDAsync_v2" (Address, Address, usize, Handle);
     fill_async = "cuMemsetD8Async" (Address, u8, usize, Handle);
-    module_load = "cuModuleLoadDataEx" (*mut Handle, *const c_void, c_uint, *const c_int, *const *mut c_void);
+    module_load = "cuModuleLoadDataEx" (*mut Handle, *const c_void, c_uint, *const c_int, *mut *mut c_void);
+    link_create = "cuLinkCreate_v2" (c_uint, *const c_int, *mut *mut c_void, *mut Handle);
+    link_add = "cuLinkAddData_v2" (Handle, c_int, *const c_void, usize, *const c_char, c_uint, *const c_int, *mut *mut c_void);
+    link_complete = "cuLinkComplete" (Handle, *mut *mut c_void, *mut usize);
+    link_destroy = "cuLinkDestroy" (Handle);
     module_unload = "cuModuleUnload" (Handle);
     module_function = "cuModuleGetFunction" (*mut Handle, Handle, *const c_char);
     function_attribute = "cuFuncGetAttribute" (*mut c_int, c_int, Handle);
@@ -199,5 +229,7 @@ pub const HOST_PORTABLE_MAPPED: c_uint = 1 | 2;
 pub const STREAM_NON_BLOCKING: c_uint = 1;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`: what other threads call meanwhile is no part of it.
 pub const CAPTURE_RELAXED: c_uint = 2;
+/// `CU_JIT_INPUT_PTX`
+pub const PTX_INPUT: c_int = 1;
 /// `CU_JIT_ERROR_LOG_BUFFER`, `CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES`
 pub const JIT_ERROR_LOG: [c_int; 2] = [5, 6];

@@ -38,8 +38,8 @@ impl std::ops::Deref for PackedBytes {
     }
 }
 
-/// Init results that earlier processes left.
-pub trait Shelf {
+/// Init results and code that earlier processes left.
+pub trait Shelf: Sync {
     /// The digest of the contents of the file with this identity (of [`tensor::Owner::identity`]),
     /// where it is known: keys then say what was packed, not where it lay.
     fn contents(&self, file: &[u8; 32]) -> Option<[u8; 32]> {
@@ -49,6 +49,12 @@ pub trait Shelf {
     /// The result for `key`: exactly `bytes` bytes, found sound. `None` when it is not there or
     /// damaged: it is then made anew.
     fn get(&self, key: &PackedKey, bytes: usize) -> Option<Bytes>;
+    /// The code that a driver made and that was kept under `key`, else what `make` gives, which is then kept. `None` where
+    /// nothing is kept: the driver need not give away what it makes.
+    fn code(&self, key: &PackedKey, make: &mut dyn FnMut() -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+        let _ = (key, make);
+        None
+    }
 }
 
 /// Nothing was left.

@@ -49,6 +49,7 @@ impl Made {
             shared: vec![array("f32s", DType::F32), array("f16s", DType::F16)],
             dims: vec![],
             operands: vec![buffer("x", false), buffer("y", true)],
+            tensors: vec![],
             tasks: Dim::ONE,
             walkers: 0,
             faults: vec![],

@@ -48,6 +48,38 @@ fn refuse<T>(what: String) -> Result<T, PtxError> {
 }
 
 impl TensorMap {
+    /// The tensor at `address` without what is seldom asked for: dimensions, the innermost first, the distances in bytes
+    /// between elements along all but that one, elements from the first to the last of a box, every how manieth of them it
+    /// has, and bytes within which elements change places, 0, 32, 64 or 128.
+    ///
+    /// # Errors
+    /// More than five dimensions, or not as many of everything.
+    pub fn tiled(
+        (data_type, address): (u32, u64),
+        (dims, strides): (&[u64], &[u64]),
+        (boxes, steps): (&[u32], &[u32]),
+        swizzle_bytes: u32,
+    ) -> Result<TensorMap, PtxError> {
+        let n = dims.len();
+        let rest = [strides.len() + 1, boxes.len(), steps.len()];
+        if n == 0 || n > 5 || rest != [n; 3] {
+            return refuse(format!("{n} dimensions, and {rest:?} numbers of them"));
+        }
+        let mut m = TensorMap {
+            data_type,
+            rank: n as u32,
+            address,
+            swizzle: (swizzle_bytes / 16).checked_ilog2().unwrap_or(0),
+            element_strides: [1; 5],
+            ..TensorMap::default()
+        };
+        m.dims[..n].copy_from_slice(dims);
+        m.strides[..n - 1].copy_from_slice(strides);
+        m.boxes[..n].copy_from_slice(boxes);
+        m.element_strides[..n].copy_from_slice(steps);
+        Ok(m)
+    }
+
     /// Bytes of an element.
     pub(crate) fn element(&self) -> u32 {
         match self.data_type {

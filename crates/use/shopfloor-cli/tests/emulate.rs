@@ -112,6 +112,17 @@ fn what_is_wrong_is_said_with_its_line() {
     for (args, code, want) in [
         (vec!["--arg", "u32:x"], 2, "is no argument"),
         (vec!["--arg", "buf:f32:4=nothing"], 2, "zeros, ones, iota"),
+        (vec!["--arg", "tensor:0+0:6/8/8/1/128"], 2, "is no tensor"),
+        (
+            vec![
+                "--arg",
+                "buf:f16:64=ones",
+                "--arg",
+                "tensor:0+0:6/8,8/16/8,0/1,1/0",
+            ],
+            2,
+            "box of 0 by steps of 1",
+        ),
         (vec!["--grid", "1,2,3,4"], 2, "is not X"),
         (vec!["--kernel", "other"], 2, "the module has: scale"),
         (vec![], 2, "takes 4 parameters"),

@@ -1,5 +1,5 @@
 //! What a planned step is printed as: its tile program, and the text and machine code of a GPU.
-use emit::ptx::ParamValue;
+use emit::ptx::{ParamValue, TensorLayout};
 use kernel::{Given, Kernel, Mapping, Role, Schedule, TileProgram};
 use layout::{Arrange, DType, Dim};
 use plan::{Block, Plan, StepWork};
@@ -219,6 +219,10 @@ pub fn emulation(
                 format!("s64:{}", top(d).ok_or_else(|| unknown(&format!("'{d}'")))?)
             }
             ParamValue::Fault => "buf:u32:1=zeros".into(),
+            ParamValue::Tensor(t) => {
+                let layout = t.layout(top);
+                tensor_argument(t.operand, &layout.ok_or_else(|| unknown("a tensor"))?)
+            }
         });
     }
     let emulation = Emulation {
@@ -230,6 +234,24 @@ pub fn emulation(
         args,
     };
     Ok((texts, emulation))
+}
+
+/// The operand of this number as a tensor, as `shopfloor emulate` reads it.
+fn tensor_argument(operand: u16, t: &TensorLayout) -> String {
+    fn list<T: ToString>(numbers: &[T]) -> String {
+        let texts: Vec<String> = numbers.iter().map(T::to_string).collect();
+        texts.join(",")
+    }
+    format!(
+        "tensor:{operand}+{}:{}/{}/{}/{}/{}/{}",
+        t.offset,
+        t.data_type(),
+        list(&t.extents),
+        list(&t.strides),
+        list(&t.boxes),
+        list(&t.steps),
+        t.swizzle_bytes
+    )
 }
 
 /// Bytes of the buffer that a step has for an operand.

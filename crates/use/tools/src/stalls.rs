@@ -4,11 +4,12 @@
 //! [`of_step`] is the one call for a planned step: it prints the step's PTX, runs it on the emulator over
 //! buffers of zeros and gives its [`Stalls`] beside the prediction. [`timing`] is for PTX of any origin.
 use crate::emitted::{Emitted, emitted};
-use emit::ptx::{self, ParamValue};
+use emit::ptx::{self, ParamValue, TensorParam};
 use kernel::TileProgram;
 use layout::Dim;
 use machine::{NumType, UnitClass, calc};
 use plan::{Block, BufferId, Plan, Step, StepWork};
+use ptx_emulator::tensor_map::{self, TensorMap};
 use ptx_emulator::{Checks, Launch, Level, MatrixRates, MemoryKind};
 use shopfloor::{Error, Machine};
 
@@ -203,19 +204,46 @@ fn shape(
     Ok((all, shape))
 }
 
-/// A parameter's value where so many tasks are walked, as many for each CTA as if all CTAs were there; the dimension
-/// where only data say it.
-fn argument<'p>(
-    value: &'p ParamValue,
+/// What an emulated kernel is told of the tensor in the buffer at `at`, whose dimensions have these values.
+///
+/// # Errors
+/// A dimension has none, or no driver takes such a tensor.
+pub(crate) fn tensor_map(
+    t: &TensorParam,
+    at: u64,
+    value: impl Fn(&Dim) -> Option<i64>,
+) -> Result<[u8; tensor_map::BYTES], String> {
+    let t = t.layout(value).ok_or("a tensor's size is unknown")?;
+    let (kind, sizes) = (
+        (t.data_type(), at + t.offset),
+        (&t.extents[..], &t.strides[..]),
+    );
+    let map = TensorMap::tiled(kind, sizes, (&t.boxes, &t.steps), t.swizzle_bytes);
+    let bytes = map.and_then(|m| tensor_map::encode(&m));
+    bytes.map_err(|e| e.to_string())
+}
+
+/// `launch` with a parameter's value where so many tasks are walked, as many for each CTA as if all CTAs were there.
+///
+/// # Errors
+/// A dimension is only known from data.
+fn with_argument(
+    launch: Launch,
+    value: &ParamValue,
     (buffers, fault): (&[u64], u64),
     tasks: u64,
     top: &dyn Fn(&str) -> Option<i64>,
-) -> Result<u64, &'p Dim> {
+) -> Result<Launch, String> {
+    let at = |o: u16| buffers.get(o as usize).copied().unwrap_or(fault);
     Ok(match value {
-        ParamValue::Operand(o) => buffers.get(*o as usize).copied().unwrap_or(fault),
-        ParamValue::Dim(d) => d.eval(top).ok_or(d)? as u64,
-        ParamValue::Tasks(_) => tasks,
-        ParamValue::Fault => fault,
+        ParamValue::Operand(o) => launch.u64(at(*o)),
+        ParamValue::Dim(d) => {
+            let value = d.eval(top);
+            launch.u64(value.ok_or_else(|| format!("'{d}' is only known from data"))? as u64)
+        }
+        ParamValue::Tensor(t) => launch.tensor_map(tensor_map(t, at(t.operand), |d| d.eval(top))?),
+        ParamValue::Tasks(_) => launch.u64(tasks),
+        ParamValue::Fault => launch.u64(fault),
     })
 }
 
@@ -303,13 +331,8 @@ pub fn of_step(
     };
     let tasks = walked.div_ceil(all.max(1)).saturating_mul(ctas);
     for p in &printed.params {
-        let own = argument(&p.value, (&buffers, fault), tasks, &top);
-        launch = launch.u64(own.map_err(|d| {
-            usage(format!(
-                "'{d}' of step '{}' is only known from data",
-                text.step
-            ))
-        })?);
+        let own = with_argument(launch, &p.value, (&buffers, fault), tasks, &top);
+        launch = own.map_err(|why| usage(format!("step '{}': {why}", text.step)))?;
     }
     let (_, stalls) = emulator.time(&module, &launch, &t).map_err(refused)?;
     let clock = machine.workers.clock_hz.value;

@@ -220,7 +220,11 @@ pub(super) fn matrix_conv(rng: &mut Rng) -> Case {
     let h = rng.some(12).max(shape.0);
     let d = rng.of(&FACTORS);
     let deep = rng.once_in(2);
-    let mut case = conv_of([batch, h, c, oc], shape, false, deep);
+    with_factors(conv_of([batch, h, c, oc], shape, false, deep), d)
+}
+
+/// A convolution whose factors have elements of another type.
+fn with_factors(mut case: Case, d: DType) -> Case {
     for o in &mut case.kernel.operands[..2] {
         o.dtype = d;
     }
@@ -230,6 +234,26 @@ pub(super) fn matrix_conv(rng: &mut Rng) -> Case {
         }
     }
     case
+}
+
+/// A convolution for instructions of warpgroups, both of whose factors lie along the channels in: windows with padding and
+/// strides, wider than what they move over now and then.
+pub fn warpgroup_conv(rng: &mut Rng) -> Case {
+    let (batch, c, oc) = (rng.of(&[1, 2, 3]), 16 * rng.some(5), rng.some(40));
+    let shape = rng.of(&[
+        (3, 1, 1),
+        (3, 2, 1),
+        (1, 1, 0),
+        (1, 2, 0),
+        (2, 1, 0),
+        (2, 3, 1),
+        (3, 1, 2),
+    ]);
+    let h = rng.some(14).max(shape.0 - 2 * shape.2).max(1);
+    let mut case = conv_of([batch, h, c, oc], shape, false, true);
+    let r = shape.0;
+    case.kernel.operands[1].access = at(&[(4, r * c), (5, c), (6, 1), (3, r * r * c)]);
+    with_factors(case, rng.of(&FACTORS))
 }
 
 /// A convolution whose weights' rows lie backwards: they can be taken while a piece of the channels has several, and

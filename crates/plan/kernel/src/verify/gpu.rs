@@ -1,6 +1,8 @@
 //! Rules of tiles in shared memory, and of how axes lie over threads.
 use super::blame::{Blame, unique};
-use crate::{AxisId, GpuMapping, Kernel, KernelError, Place, Schedule, Stmt, TileId};
+use crate::{
+    AxisId, GpuMapping, Kernel, KernelError, OperandId, Place, Schedule, Stmt, Swizzle, TileId,
+};
 use layout::Inserted;
 use std::collections::BTreeSet;
 
@@ -116,33 +118,60 @@ fn together(
     Ok(())
 }
 
-/// Whether products alone read a tile, or what is made of it and of another part where it is read, and each of its pieces
-/// is a run of the operand that it is loaded from.
-fn image(k: &Kernel, s: &Schedule, t: TileId) -> bool {
+/// The operand that a tile is loaded from which products alone read, or what is made of it and of another part where it
+/// is read, with the axes that they sum over.
+fn multiplied(k: &Kernel, s: &Schedule, t: TileId) -> Option<(OperandId, BTreeSet<AxisId>)> {
     let (mut operands, mut over) = (vec![], BTreeSet::<AxisId>::new());
     let made = k.made_of_part(t);
     if made != t && s.place(made) != Place::Recompute {
-        return false;
+        return None;
     }
     for x in &k.body {
         match x {
             Stmt::Load { dst, operand } if *dst == t => operands.push(*operand),
             Stmt::Contract { a, b, over: o, .. } if *a == made || *b == made => over.extend(o),
             Stmt::Map { dst, .. } if *dst == made && made != t => {}
-            x if x.reads().contains(&t) || x.reads().contains(&made) => return false,
+            x if x.reads().contains(&t) || x.reads().contains(&made) => return None,
             _ => {}
         }
     }
-    let sized = k.tiles[t as usize].axes.iter();
-    let sized = sized.map(|&a| (a, s.positions(k, a).unwrap_or(0)));
-    let sized = sized.filter(|p| p.1 != 1);
+    match operands[..] {
+        [operand] => Some((operand, over)),
+        _ => None,
+    }
+}
+
+/// A tile's axes with the positions of a piece; 0 where a schedule does not say how many.
+fn piece(k: &Kernel, s: &Schedule, t: TileId) -> Vec<(AxisId, i64)> {
+    let axes = k.tiles[t as usize].axes.iter();
+    axes.map(|&a| (a, s.positions(k, a).unwrap_or(0))).collect()
+}
+
+/// Whether products alone read a tile each of whose pieces is a run of the operand that it is loaded from.
+fn image(k: &Kernel, s: &Schedule, t: TileId) -> bool {
+    let Some((operand, over)) = multiplied(k, s, t) else {
+        return false;
+    };
+    let sized = piece(k, s, t).into_iter().filter(|p| p.1 != 1);
     let (deep, own): (Vec<_>, Vec<_>) = sized.partition(|p| over.contains(&p.0));
-    let (&[lines], &[depth], &[operand]) = (&own[..], &deep[..], &operands[..]) else {
+    let (&[lines], &[depth]) = (&own[..], &deep[..]) else {
         return false;
     };
     let operand = &k.operands[operand as usize];
     let bits = operand.dtype.bits();
     operand.access.image(&k.axes, lines, depth, bits)
+}
+
+/// Whether products alone read a tile each of whose pieces is a box of the operand that it is loaded from, in lines of
+/// this swizzle.
+fn boxes(k: &Kernel, s: &Schedule, t: TileId, swizzle: Swizzle) -> bool {
+    let dtype = k.tiles[t as usize].dtype;
+    let own = multiplied(k, s, t).map(|m| &k.operands[m.0 as usize]);
+    let (Some(line), Some(own)) = (swizzle.line(dtype.bits()), own) else {
+        return false;
+    };
+    let view = || (own.access).tensor(&k.axes, &piece(k, s, t), line, dtype.bits());
+    own.dtype == dtype && view().is_some()
 }
 
 /// Several stages are copies that run ahead of the loop that reads them: whoever reads such a tile
@@ -162,6 +191,17 @@ fn staged(k: &Kernel, s: &Schedule, g: &GpuMapping, b: &Blame) -> Result<(), Ker
             b.need(fits, "image", || {
                 format!(
                     "tile '{}' is shared as it lies; that is for the factor of a product alone, in whose operand every piece is one run, copied ahead by a warp",
+                    tile.name
+                )
+            })?;
+        }
+        if let Place::Tensor { swizzle, .. } = place {
+            let group = g.fragment.is_some_and(|f| f.warps() > 1);
+            let fits = stages > 1 && g.copiers > 0 && group;
+            let fits = fits && boxes(k, s, t as TileId, *swizzle);
+            b.need(fits, "tensor copies", || {
+                format!(
+                    "tile '{}' is brought by tensor copies; that is for the factor of a warpgroup's product alone whose pieces are boxes of its operand, in lines of 32, 64 or 128 bytes, copied ahead by a warp",
                     tile.name
                 )
             })?;

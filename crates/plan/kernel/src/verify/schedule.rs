@@ -147,6 +147,11 @@ fn places(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
                     format!("tile '{tile}' has {stages} stages as it lies; 2 to {MAX_STAGES}")
                 })?;
             }
+            Place::Tensor { stages, .. } => {
+                b.need((2..=MAX_STAGES).contains(stages), "places", || {
+                    format!("tile '{tile}' has {stages} stages by tensor copies; 2 to {MAX_STAGES}")
+                })?;
+            }
             Place::Shared { swizzle, stages } => {
                 b.need((1..=MAX_STAGES).contains(stages), "places", || {
                     format!("tile '{tile}' has {stages} stages; 1 to {MAX_STAGES}")

@@ -152,8 +152,7 @@ pub fn scratch_of(kernel: &Kernel, schedule: &Schedule, dims: &DimBox) -> Option
     for (t, tile) in kernel.tiles.iter().enumerate() {
         let copies = match schedule.place(t as u16) {
             Place::InPlace | Place::Recompute => continue,
-            Place::Register => 1,
-            Place::Shared { stages, .. } | Place::Image { stages } => u64::from(stages.max(1)),
+            place => u64::from(place.stages().unwrap_or(1).max(1)),
         };
         let mut elements = 1u64;
         for &a in &tile.axes {

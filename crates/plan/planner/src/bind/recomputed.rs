@@ -46,7 +46,11 @@ pub(super) fn recomputed(
     }
     // What is known only while a request runs is planned for then.
     let known = |s: &Segment| known(s.items());
-    let mut pairs = joinings(program, Joinable::All);
+    let which = match ctx.target.efficiencies.products {
+        Some(_) => Joinable::Productless,
+        None => Joinable::All,
+    };
+    let mut pairs = joinings(program, which);
     pairs.retain(|j| known(&program.segments[j.at.0]));
     if pairs.is_empty() {
         return None;

@@ -16,6 +16,7 @@ use crate::pool::{Block, Pool};
 use crate::resident_owner::ResidentOwner;
 use crate::spin_kernel;
 use crate::{DriverError, Modules};
+use device::EmptyShelf;
 use machine::Machine;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -184,7 +185,7 @@ impl<'a> Measured<'a> {
             from: Event::new(context)?,
             to: Event::new(context)?,
             pool: Pool::new(context.clone()),
-            modules: Modules::new(context.clone()),
+            modules: Modules::new(context.clone(), 0),
             effort: Effort::of(&**context, context.memory()?.free),
             until: Instant::now() + options.budget,
             arch: compute.major * 10 + compute.minor,
@@ -197,7 +198,7 @@ impl Measured<'_> {
         let all = text::modules(self.arch);
         let text = all.iter().find(|m| m.0 == module).map_or("", |m| &m.1);
         // The pool of modules keeps it loaded.
-        self.modules.load(text)?.function(entry)
+        self.modules.load(text, &EmptyShelf)?.function(entry)
     }
 
     fn launch(

@@ -37,7 +37,7 @@ use crate::place::Gpu;
 use crate::pool::{Block as Memory, Pool};
 use crate::resident::{PinnedWords, Start};
 use crate::steps::Work;
-use device::{DeviceError, Executable, Frame, HostMemory, Request, UnifiedRequest};
+use device::{DeviceError, Executable, Frame, HostMemory, Request, Shelf, UnifiedRequest};
 use emit::ptx::resident::{Abi, Idle, Resident};
 use kernel::TileProgram;
 use layout::Dim;
@@ -159,7 +159,7 @@ struct Loaded {
 
 impl Loaded {
     /// The kernel of all steps of `e` that are kernels, for a ring of `capacity` entries.
-    fn of(e: &CudaExecutable, capacity: u32) -> Result<Loaded, DeviceError> {
+    fn of(e: &CudaExecutable, shelf: &dyn Shelf, capacity: u32) -> Result<Loaded, DeviceError> {
         let gpu = &e.gpu;
         let fail = |why: String| unsupported(gpu, why);
         let programs = e.plan.step_programs(e.block).iter();
@@ -172,7 +172,7 @@ impl Loaded {
         let code = emit::ptx::resident::emit(&programs, (gpu.arch, optin), &abi, Idle::default())
             .map_err(|e| fail(e.to_string()))?;
         let failed = |e| gpu.failed(NAME, e);
-        let module = gpu.modules.load(&code.text).map_err(failed)?;
+        let module = gpu.modules.load(&code.text, shelf).map_err(failed)?;
         let function = module.function(&code.entry).map_err(failed)?;
         let shape = code.shape;
         if shape.shared_bytes + code.static_shared > SHARED {
@@ -200,18 +200,19 @@ impl Loaded {
 
 impl ResidentExecutable {
     /// `inner` with a kernel that stays, or as it is where that cannot be.
-    pub fn over(inner: CudaExecutable) -> Result<ResidentStart, DeviceError> {
+    pub fn over(inner: CudaExecutable, shelf: &dyn Shelf) -> Result<ResidentStart, DeviceError> {
         if !possible(&inner) {
             return Ok(ResidentStart::Made(Arc::new(inner)));
         }
         match inner.persistent.pinned(&inner.gpu) {
-            Ok(streamed) => ResidentExecutable::made(inner, streamed),
+            Ok(streamed) => ResidentExecutable::made(inner, shelf, streamed),
             Err(_) => Ok(ResidentStart::Made(Arc::new(inner))),
         }
     }
 
     fn made(
         inner: CudaExecutable,
+        shelf: &dyn Shelf,
         streamed: Vec<Option<Arc<dyn Pinned>>>,
     ) -> Result<ResidentStart, DeviceError> {
         let gpu = inner.gpu.clone();
@@ -231,7 +232,7 @@ impl ResidentExecutable {
             function,
             code,
             ctas,
-        } = Loaded::of(&inner, capacity)?;
+        } = Loaded::of(&inner, shelf, capacity)?;
         let shape = code.shape;
         let mut params = inner.params.clone();
         let cut = section::cut(&inner, b, (&code, ctas - 1), &mut params)

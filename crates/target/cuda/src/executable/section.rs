@@ -346,6 +346,8 @@ impl Cutter<'_> {
             }
             ParamValue::Dim(d) | ParamValue::Tasks(d) => From::Param(params.intern(d)),
             ParamValue::Fault => From::Fault,
+            // Its texts copy no boxes.
+            ParamValue::Tensor(_) => From::Here(DevicePtr(0)),
         };
         let list = own.params.iter().map(from).collect();
         for w in &waits {

@@ -30,7 +30,7 @@ pub use count::warps;
 pub(crate) use count::{Code, counted};
 pub use joined::{Joined, joined};
 use kernel::{Mapping, TileProgram};
-pub use params::{ParamSpec, ParamValue};
+pub use params::{ParamSpec, ParamValue, TensorLayout, TensorParam};
 use printed::Printed;
 pub use printed::Ptx;
 use source::Source;
@@ -97,5 +97,9 @@ fn body(program: &TileProgram, arch: &str, source: Source) -> Result<Printed, Em
             "sm_75 has no cp.async; a schedule for it has no tensor-core instruction".into(),
         );
     }
+    // A record and a launch of several steps have no place for what describes a tensor.
+    let alone = source == Source::Entry;
+    let own = (!alone).then(|| program.by_threads());
+    let program = own.as_ref().unwrap_or(program);
     threads::print(&crate::simt::lower(program, caps(arch))?, arch, &source)
 }

@@ -1,6 +1,7 @@
 //! A body without what stands around it, and the module around it.
 
 use super::arch::{knows_dependents, warpgroups};
+use super::params::MAP_BYTES;
 use super::{ParamSpec, ParamValue};
 use kernel::Code;
 use std::sync::Arc;
@@ -52,6 +53,7 @@ pub(crate) const ENTRY: &str = "tile_program";
 pub(crate) fn declared(p: &ParamSpec) -> String {
     match p.value {
         ParamValue::Dim(_) | ParamValue::Tasks(_) => format!("\t.param .s64 {}", p.name),
+        ParamValue::Tensor(_) => format!("\t.param .align 64 .b8 {}[{MAP_BYTES}]", p.name),
         _ => format!("\t.param .u64 {}", p.name),
     }
 }
@@ -101,7 +103,7 @@ pub struct Ptx {
     pub text: String,
     /// Name of the entry.
     pub entry: String,
-    /// Parameters in order, 8 bytes each.
+    /// Parameters in order, 8 bytes each, those of tensors 128.
     pub params: Vec<ParamSpec>,
     /// Threads per CTA; CTAs are one per task, or those of `walkers`.
     pub threads: u32,

@@ -123,6 +123,7 @@ pub fn target(arch: &str) -> Target {
                 false => vec![],
             },
             walking: caps(arch).warpgroups,
+            boxes: caps(arch).warpgroups,
             store_bytes: match caps(arch).warpgroups {
                 true => 16,
                 false => 0,

@@ -15,7 +15,7 @@ mod warpgroup;
 use super::lines::Lines;
 use super::printed::Printed;
 use super::source::Source;
-use super::{ParamSpec, ParamValue};
+use super::{ParamSpec, ParamValue, TensorParam};
 use crate::EmitError;
 use crate::simt::forms::ThreadOp;
 use crate::simt::ir::{Inst, Op, Pipeline, Program, Reg, Ty};
@@ -188,6 +188,7 @@ pub(super) fn scope(
         shared: vec![],
         dims: vec![],
         operands: vec![],
+        tensors: vec![],
         tasks: layout::Dim::ONE,
         walkers: 0,
         faults: vec![],
@@ -248,6 +249,9 @@ fn head(p: &Program, temps: u32, walks: bool) -> String {
         p.operands.len() + 1,
         p.dims.len() + 1
     );
+    if !p.tensors.is_empty() {
+        let _ = writeln!(head, "\t.reg .b64 %map_<{}>;", p.tensors.len() + 1);
+    }
     if walks {
         head += "\t.reg .b64 %tasks_;\n\t.reg .b32 %tasks;\n";
     }
@@ -318,6 +322,23 @@ fn body(p: &Program, arch: &str, source: &Source, out: Output) -> Out<Body> {
         params.push(ParamSpec {
             name,
             value: ParamValue::Dim(d.clone()),
+        });
+    }
+    for (i, t) in p.tensors.iter().enumerate() {
+        if *source != Source::Entry {
+            return Err("boxes of tensors are copied by steps that are launched alone".into());
+        }
+        let name = format!("tensor_{i}");
+        s.line(format_args!("mov.b64 %map_{i}, {name};"));
+        s.line(format_args!("cvta.param.u64 %map_{i}, %map_{i};"));
+        params.push(ParamSpec {
+            name,
+            value: ParamValue::Tensor(TensorParam {
+                operand: t.operand,
+                dtype: p.operands[t.operand as usize].dtype,
+                view: t.view.clone(),
+                swizzle: t.swizzle,
+            }),
         });
     }
     let walks = walks(p, source);
@@ -575,9 +596,11 @@ impl<'a> Printer<'a> {
                 self.warpgroup(w);
                 Ok(())
             }
-            Inst::Pipeline { .. } | Inst::Side { .. } | Inst::Bulk { .. } | Inst::Freed => {
-                self.sided(own, i)
-            }
+            Inst::Pipeline { .. }
+            | Inst::Side { .. }
+            | Inst::Bulk { .. }
+            | Inst::Box { .. }
+            | Inst::Freed => self.sided(own, i),
             Inst::Barrier => {
                 let some = self.pipeline.as_ref().and_then(|p| p.barrier());
                 let line = some.unwrap_or_else(|| self.source.barrier());

@@ -394,14 +394,22 @@ impl Build {
     }
 
     pub fn dim(&mut self, d: &Dim, ty: Ty) -> Reg {
-        if let Some(v) = d.known() {
-            return self.constant(v, ty);
+        match (d.known(), self.know(d)) {
+            (None, Some(at)) => self.op(ty, Op::Dim(at)),
+            (known, _) => self.constant(known.unwrap_or(0), ty),
+        }
+    }
+
+    /// Which of the program's numbers `d` is, from here on; `None` where it is known.
+    pub fn know(&mut self, d: &Dim) -> Option<u32> {
+        if d.known().is_some() {
+            return None;
         }
         let at = self.dims.iter().position(|x| x == d).unwrap_or_else(|| {
             self.dims.push(d.clone());
             self.dims.len() - 1
         });
-        self.op(ty, Op::Dim(at as u32))
+        Some(at as u32)
     }
 
     pub fn binary(&mut self, f: Binary, a: Reg, b: Reg) -> Reg {

@@ -21,7 +21,8 @@ pub(crate) fn touches_itself(i: &Inst, operands: &[Buffer]) -> bool {
         Inst::Let(_, Op::Load { operand, .. })
         | Inst::LoadRun { operand, .. }
         | Inst::Copy { operand, .. }
-        | Inst::Bulk { operand, .. } => changes(*operand, operands),
+        | Inst::Bulk { operand, .. }
+        | Inst::Box { operand, .. } => changes(*operand, operands),
         // A fault is written where all kernels of a request write theirs.
         Inst::Store { .. } | Inst::Fault { .. } => true,
         _ => false,
@@ -167,7 +168,8 @@ impl Order<'_> {
             Inst::Let(_, Op::Load { operand, .. })
             | Inst::LoadRun { operand, .. }
             | Inst::Copy { operand, .. }
-            | Inst::Bulk { operand, .. } => format!("'{}' is read", name(*operand)),
+            | Inst::Bulk { operand, .. }
+            | Inst::Box { operand, .. } => format!("'{}' is read", name(*operand)),
             Inst::Store { operand, .. } => format!("'{}' is written", name(*operand)),
             _ => "a fault is written".into(),
         }

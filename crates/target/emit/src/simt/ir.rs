@@ -2,7 +2,7 @@
 //! variables, loops and barriers, and what the threads of a warp or a CTA do together, without any
 //! target's words.
 use expr::{Binary, Compare, Unary};
-use kernel::{Fragment, OperandId, Swizzle};
+use kernel::{Fragment, OperandId, Swizzle, TensorView};
 use layout::{DType, Dim};
 
 /// A value: defined once, seen in the rest of its block.
@@ -310,6 +310,20 @@ pub enum Inst {
         /// Their number, a multiple of 16 bytes.
         elements: u32,
     },
+    /// One thread of the warp copies a box of an operand as a tensor to a shared array of its type, beside what follows:
+    /// it is there when the stage is that the [`Inst::Side`] around it fills. Elements outside of the tensor are zeros.
+    Box {
+        /// Index into [`Program::shared`].
+        array: u32,
+        /// First element there (I32), on a multiple of 128 bytes.
+        to: Reg,
+        /// Operand.
+        operand: OperandId,
+        /// Index into [`Program::tensors`], of that operand.
+        tensor: u32,
+        /// The box' first coordinate along each dimension, the innermost first (I32).
+        at: Vec<Reg>,
+    },
     /// The thread's copies since the last such instruction are a group.
     Commit,
     /// Waits until at most so many of the thread's groups are under way.
@@ -466,6 +480,10 @@ impl Inst {
                 f(*to, true);
                 f(*index, true);
             }
+            Inst::Box { to, at, .. } => {
+                f(*to, true);
+                all(at, f);
+            }
             Inst::Multiply { a, b, .. } => {
                 all(a, f);
                 all(b, f);
@@ -538,6 +556,25 @@ pub struct Buffer {
     pub constant: bool,
 }
 
+/// An operand as a tensor, boxes of which are copied. All extents and strides are known numbers or among
+/// [`Program::dims`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// Operand.
+    pub operand: OperandId,
+    /// Its dimensions, with those of a box.
+    pub view: TensorView,
+    /// How a box' elements change places in shared memory.
+    pub swizzle: Swizzle,
+}
+
+impl Tensor {
+    /// Elements of a box.
+    pub fn elements(&self) -> i64 {
+        self.view.dims.iter().map(|d| d.count).product()
+    }
+}
+
 /// What every thread of every CTA does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
@@ -557,6 +594,8 @@ pub struct Program {
     pub dims: Vec<Dim>,
     /// Operands in the kernel's order.
     pub operands: Vec<Buffer>,
+    /// Operands as tensors, of which boxes are copied.
+    pub tensors: Vec<Tensor>,
     /// Number of tasks.
     pub tasks: Dim,
     /// CTAs of a launch at most, each of which walks tasks so many apart; 0: one per task.

@@ -388,7 +388,10 @@ impl Look<'_> {
             }
             Inst::Bulk {
                 operand, elements, ..
-            } => self.out[at] = self.bulk(*operand, *elements),
+            } => self.out[at] = self.bulk(*operand, (*elements).into()),
+            Inst::Box {
+                operand, tensor, ..
+            } => self.out[at] = self.bulk(*operand, self.p.tensors[*tensor as usize].elements()),
             Inst::LoadMatrix { array, index, .. } => {
                 let each = self.p.shared[*array as usize].dtype.bits().max(8);
                 self.out[at] = self.shared(*array, *index, (BLOCK_LINE / each) as usize);
@@ -483,10 +486,10 @@ impl Look<'_> {
         }
     }
 
-    /// A run of an operand that is copied to shared memory at once.
-    fn bulk(&self, operand: u16, elements: u32) -> Seen {
+    /// A run or a box of an operand that is copied to shared memory at once.
+    fn bulk(&self, operand: u16, elements: i64) -> Seen {
         let bits = i64::from(self.p.operands[operand as usize].dtype.bits());
-        let bytes = bits * i64::from(elements) / 8;
+        let bytes = bits * elements / 8;
         Seen::Memory(Touch {
             sectors: (bytes / SECTOR) as f64,
             lines: (bytes / LINE) as f64,

@@ -560,6 +560,7 @@ impl<M: Memory> Machine<'_, M> {
             }
             Inst::Copy { .. }
             | Inst::Bulk { .. }
+            | Inst::Box { .. }
             | Inst::Commit
             | Inst::Wait(_)
             | Inst::LoadMatrix { .. }

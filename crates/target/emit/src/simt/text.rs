@@ -141,9 +141,22 @@ impl Program {
         }
     }
 
-    /// A pipeline, one of its sides, or a copy at once in one.
+    /// A copy, a pipeline or one of its sides.
     fn sided(&self, i: &Inst) -> String {
         match i {
+            Inst::Copy {
+                array,
+                to,
+                operand,
+                index,
+                elements,
+                guard,
+            } => format!(
+                "copy {}[%{to}] = {}[%{index}] of {elements}{}",
+                self.array(*array),
+                self.operand(*operand),
+                guarded(*guard)
+            ),
             Inst::Bulk {
                 array,
                 to,
@@ -154,6 +167,18 @@ impl Program {
                 "copy at once {}[%{to}] = {}[%{index}] of {elements}",
                 self.array(*array),
                 self.operand(*operand)
+            ),
+            Inst::Box {
+                array,
+                to,
+                operand,
+                tensor,
+                at,
+            } => format!(
+                "copy box {}[%{to}] = {} as tensor {tensor} from {}",
+                self.array(*array),
+                self.operand(*operand),
+                values(at)
             ),
             Inst::Pipeline { pipeline: p, .. } => format!(
                 "pipeline{} of %{} pieces in {} stages, {} behind, {} warps copy, {} and {} registers, barriers {}",
@@ -170,6 +195,7 @@ impl Program {
                 self.array(p.barriers)
             ),
             Inst::Side { piece, stage, .. } => format!("side of piece %{piece} in stage %{stage}"),
+            Inst::Freed => "all stages are free".into(),
             _ => String::new(),
         }
     }
@@ -219,19 +245,6 @@ impl Program {
                 i, from, to, step, ..
             } => format!("for %{i} from %{from} to %{to} by %{step}"),
             Inst::If { cond, .. } => format!("if %{cond}"),
-            Inst::Copy {
-                array,
-                to,
-                operand,
-                index,
-                elements,
-                guard,
-            } => format!(
-                "copy {}[%{to}] = {}[%{index}] of {elements}{}",
-                self.array(*array),
-                self.operand(*operand),
-                guarded(*guard)
-            ),
             Inst::Commit => "commit".into(),
             Inst::Wait(left) => format!("wait {left}"),
             Inst::LoadMatrix {
@@ -261,8 +274,12 @@ impl Program {
                 values(b)
             ),
             Inst::Warpgroup(w) => self.warpgroup(w),
-            Inst::Pipeline { .. } | Inst::Side { .. } | Inst::Bulk { .. } => self.sided(i),
-            Inst::Freed => "all stages are free".into(),
+            Inst::Copy { .. }
+            | Inst::Pipeline { .. }
+            | Inst::Side { .. }
+            | Inst::Bulk { .. }
+            | Inst::Box { .. }
+            | Inst::Freed => self.sided(i),
             Inst::Barrier => "barrier".into(),
             Inst::DependencyWait => "wait for earlier kernels".into(),
             Inst::LaunchDependents => "the next kernel may start".into(),

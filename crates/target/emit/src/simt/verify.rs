@@ -1,6 +1,6 @@
 //! What every program of threads keeps to: values are defined once and where they are seen, types fit, memory
 //! that is named is there, and what all threads do together stands where all come by.
-use super::ir::{Inst, LeftFactor, Lines, Op, Pipeline, Program, Reg, Ty, Warpgroup};
+use super::ir::{Inst, LeftFactor, Lines, Op, Pipeline, Program, Reg, Tensor, Ty, Warpgroup};
 use expr::Binary;
 use kernel::{Fragment, Swizzle};
 use layout::DType;
@@ -220,6 +220,7 @@ impl Verifier<'_> {
             }
             Inst::Copy { .. }
             | Inst::Bulk { .. }
+            | Inst::Box { .. }
             | Inst::Commit
             | Inst::Wait(_)
             | Inst::LoadMatrix { .. }
@@ -336,6 +337,24 @@ impl Verifier<'_> {
                 match c.side && from == into && (from.bits() * elements).is_multiple_of(128) {
                     true => Ok(()),
                     false => Err(format!("{elements} of {from} are copied to {into} at once")),
+                }
+            }
+            Inst::Box {
+                array,
+                to,
+                operand,
+                tensor,
+                at,
+            } => {
+                self.is(*to, Ty::I32)?;
+                self.all(at, Ty::I32)?;
+                let (from, into) = (self.operand(*operand)?, self.array(*array)?);
+                let t = self.p.tensors.get(*tensor as usize);
+                let t = t.filter(|t| t.operand == *operand && t.view.dims.len() == at.len());
+                let bytes = |t: &Tensor| t.elements() * i64::from(from.bits()) / 8;
+                match c.side && from == into && t.is_some_and(|t| bytes(t) % 128 == 0) {
+                    true => Ok(()),
+                    false => Err(format!("a box of {from} is copied to {into}")),
                 }
             }
             Inst::LoadMatrix {

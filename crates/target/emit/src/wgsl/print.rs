@@ -140,6 +140,7 @@ pub(super) fn alone(a: ThreadOp) -> Out<String> {
         shared: vec![],
         dims: vec![],
         operands: vec![],
+        tensors: vec![],
         tasks: layout::Dim::ONE,
         walkers: 0,
         faults: vec![],

@@ -118,7 +118,7 @@ fn alone(
             ptx::ParamValue::Dim(d) | ptx::ParamValue::Tasks(d) => {
                 d.eval(&lookup).unwrap_or(0) as u64
             }
-            ptx::ParamValue::Fault => fault,
+            ptx::ParamValue::Fault | ptx::ParamValue::Tensor(_) => fault,
         });
     }
     let out = machine.run(&module, &l).map_err(|e| e.to_string())?;

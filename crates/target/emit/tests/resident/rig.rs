@@ -344,6 +344,7 @@ impl Rig {
                         ParamValue::Dim(d) | ParamValue::Tasks(d) => {
                             d.eval(&lookup).unwrap_or(0) as u64
                         }
+                        ParamValue::Tensor(_) => panic!("a resident kernel copies boxes"),
                         ParamValue::Fault => base + self.tables.fault(i).unwrap_or(0) as u64,
                     };
                     self.specs[i].iter().map(one).collect()

@@ -100,6 +100,13 @@ impl Launch {
         self
     }
 
+    /// The same with an argument of a tensor map's bytes.
+    #[must_use]
+    pub fn tensor_map(mut self, bytes: [u8; crate::tensor_map::BYTES]) -> Launch {
+        self.args.push(bytes.into());
+        self
+    }
+
     /// The same with another f32 argument.
     #[must_use]
     pub fn f32(self, v: f32) -> Launch {

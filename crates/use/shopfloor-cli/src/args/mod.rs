@@ -65,7 +65,7 @@ impl ReportArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Kept between processes")]
 pub struct CacheArgs {
-    /// Folder to keep plans and packed weights in [default: shopfloor in the user's cache folder]
+    /// Folder to keep plans, packed weights and GPU code in [default: shopfloor in the user's cache folder]
     #[arg(long, value_name = "DIR")]
     pub cache: Option<std::path::PathBuf>,
     /// Keep nothing, and use nothing that was kept

@@ -1,6 +1,7 @@
 //! `shopfloor emulate`: PTX text run without a GPU.
 use crate::output::{self, Done, Failure};
 use crate::progress::Progress;
+use ptx_emulator::tensor_map::{self, TensorMap};
 use ptx_emulator::{
     Checks, Launch, Machine, MemoryKind, Outcome, PtxError, Report, counters_table,
 };
@@ -32,7 +33,8 @@ pub struct Args {
     /// An argument, in order: TYPE:VALUE (u32:7, f32:1.5), a buffer that is filled and not shown
     /// (buf:TYPE:COUNT=WITH, where WITH is zeros, ones, iota, random:SEED or FILE.npy), or one that is
     /// shown afterwards (out:TYPE:COUNT, which nothing has written, or with = as above). Types are
-    /// f32 f64 f16 bf16, s8 to s64 and u8 to u64
+    /// f32 f64 f16 bf16, s8 to s64 and u8 to u64. emit prints tensor:N+... for a kernel that takes
+    /// buffer N, counted from 0, as a tensor too
     #[arg(
         long = "arg",
         value_name = "ARG",
@@ -193,6 +195,42 @@ fn filled(arg: &str, t: DType, count: usize, how: &str) -> Result<Option<Tensor>
     }
 }
 
+/// The bytes of a tensor map: `tensor:N+BYTES:TYPE/DIMS/STRIDES/BOX/STEPS/SWIZZLE` of buffer number N.
+fn tensor(arg: &str, buffers: &[Buffer]) -> Result<Vec<u8>, Failure> {
+    fn list<T: std::str::FromStr>(text: &str) -> Option<Vec<T>> {
+        let all = text.split(',').filter(|n| !n.is_empty());
+        all.map(|n| n.parse().ok()).collect()
+    }
+    let of = || {
+        let (from, sizes) = arg.strip_prefix("tensor:")?.split_once(':')?;
+        let (number, offset) = from.split_once('+')?;
+        let sizes: Vec<&str> = sizes.split('/').collect();
+        let &[kind, dims, strides, boxes, steps, swizzle] = sizes.as_slice() else {
+            return None;
+        };
+        let buffer = buffers.get(number.parse::<usize>().ok()?)?;
+        let address = buffer.address.checked_add(offset.parse().ok()?)?;
+        let (dims, strides): (Vec<u64>, Vec<u64>) = (list(dims)?, list(strides)?);
+        let (boxes, steps): (Vec<u32>, Vec<u32>) = (list(boxes)?, list(steps)?);
+        let kind = (kind.parse().ok()?, address);
+        let swizzle = swizzle.parse().ok()?;
+        Some(TensorMap::tiled(
+            kind,
+            (&dims, &strides),
+            (&boxes, &steps),
+            swizzle,
+        ))
+    };
+    let Some(map) = of() else {
+        return usage(format!(
+            "'{arg}' is no tensor: tensor:N+BYTES:TYPE/DIMS/STRIDES/BOX/STEPS/SWIZZLE, N a buffer before it"
+        ));
+    };
+    let bytes = map.and_then(|m| tensor_map::encode(&m));
+    let bytes = bytes.map_err(|e| Failure::Usage(format!("'{arg}': {e}")))?;
+    Ok(bytes.into())
+}
+
 /// Puts an argument where the kernel can use it.
 fn argument(
     arg: &str,
@@ -203,13 +241,14 @@ fn argument(
     let shown = match parts[0] {
         "buf" => false,
         "out" => true,
+        "tensor" => return tensor(arg, buffers),
         ty => {
             let value = arg.split_once(':').map_or("", |p| p.1);
             let bytes = dtype(ty).and_then(|t| scalar(t, value));
             return match bytes {
                 Some(b) => Ok(b),
                 None => usage(format!(
-                    "'{arg}' is no argument: TYPE:VALUE, buf:TYPE:COUNT=HOW or out:TYPE:COUNT"
+                    "'{arg}' is no argument: TYPE:VALUE, buf:TYPE:COUNT=HOW, out:TYPE:COUNT or tensor:..."
                 )),
             };
         }

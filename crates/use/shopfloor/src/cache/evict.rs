@@ -16,6 +16,8 @@ const GRAIN: Duration = Duration::from_secs(60);
 const ABANDONED: Duration = Duration::from_secs(3600);
 /// Length of the names of files and folders, hexadecimal digits.
 pub(super) const NAME: usize = 32;
+/// Extension of files with the code of a GPU.
+pub(super) const CODE: &str = "code";
 
 /// Notes that the file at `path` was used now. Where that cannot be noted it only looks older.
 pub(super) fn used(path: &Path) {
@@ -75,7 +77,7 @@ pub(super) fn shrink(folder: &Path, limit: u64) {
     let mut models = Vec::new();
     for e in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         if ours(&e.path(), &[]) && e.path().is_dir() {
-            look(&e.path(), &["plan", "pack"], &mut found);
+            look(&e.path(), &["plan", "pack", CODE], &mut found);
             models.push(e.path());
         }
     }

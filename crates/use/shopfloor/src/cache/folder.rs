@@ -4,7 +4,8 @@ use super::evict;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A folder that plans and packed weights are kept in between processes. Clones are one cache.
+/// A folder that plans, packed weights and code of GPUs are kept in between processes. Only its users should be able to
+/// write to it. Clones are one cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
     pub(super) folder: PathBuf,

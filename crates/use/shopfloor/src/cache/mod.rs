@@ -1,10 +1,12 @@
-//! Plans and packed weights that outlive the process.
+//! Plans, packed weights and code of GPUs that outlive the process.
 //!
-//! A folder per model content; in it a file per plan and packs of packed weights. Beside the folders
+//! A folder per model content; in it a file per plan, packs of packed weights, and a file per text that a GPU's driver
+//! assembled. Beside the folders
 //! programs as import left them, by their model's path. Files are only
 //! ever written whole under another name and then renamed, so that processes may share a folder.
 //! Nothing that is read is trusted: headers, keys and sizes are checked when a file is opened, sections
-//! when they are first used, and what does not hold is made anew. A folder that cannot be written
+//! when they are first used, and what does not hold is made anew. Who may write to the folder may put other code of a GPU
+//! there: hashes find damage alone. A folder that cannot be written
 //! to costs speed, not results.
 
 mod binary;

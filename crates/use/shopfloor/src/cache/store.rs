@@ -97,6 +97,7 @@ fn of_kind(folder: &Path, kind: &str) -> Vec<PathBuf> {
 }
 
 const HEAD: &[u8] = b"shopfloor plan 5\n";
+const CODE_HEAD: &[u8] = b"shopfloor code 1\n";
 
 impl PlanStore for ModelCache {
     fn plan(&self, unit: &str, dims: &DimBox, allotment: &Allotment) -> Option<Plan> {
@@ -170,5 +171,15 @@ impl Shelf for ModelCache {
 
     fn get(&self, key: &PackedKey, bytes: usize) -> Option<Bytes> {
         self.packs().iter().find_map(|p| p.get(key, bytes))
+    }
+
+    fn code(&self, key: &PackedKey, make: &mut dyn FnMut() -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+        let path = self.folder.join(sealed::name(key, evict::CODE));
+        let kept = sealed::find(&path, CODE_HEAD, key, files::MADE, |c| Some(c.to_vec()));
+        kept.or_else(|| {
+            let made = make()?;
+            sealed::keep(&self.cache, &path, CODE_HEAD, key, &made);
+            Some(made)
+        })
     }
 }

@@ -4,6 +4,7 @@
 //! an operand is gathered.
 use super::Subject;
 use super::code::Code;
+use crate::stalls::tensor_map;
 use emit::ptx::ParamValue;
 use ptx_emulator::{Checks, Class, Finding, Launch, Machine, MemoryKind, Outcome};
 
@@ -76,12 +77,17 @@ pub(super) fn run(s: &Subject, code: &Code) -> Result<Counted, String> {
     l.step_limit = STEPS;
     l.requests = true;
     for p in &ptx.params {
+        if let ParamValue::Tensor(t) = &p.value {
+            let at = at.get(t.operand as usize).copied().unwrap_or(fault);
+            l = l.tensor_map(tensor_map(t, at, |d| Some(s.top(d)))?);
+            continue;
+        }
         l = l.u64(match &p.value {
             ParamValue::Operand(o) => at.get(*o as usize).copied().unwrap_or(fault),
             ParamValue::Dim(d) => s.top(d) as u64,
             // One task is looked at.
             ParamValue::Tasks(_) => 1,
-            ParamValue::Fault => fault,
+            ParamValue::Fault | ParamValue::Tensor(_) => fault,
         });
     }
     let outcome = m.run(&module, &l).map_err(say)?;

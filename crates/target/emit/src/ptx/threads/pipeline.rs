@@ -97,6 +97,13 @@ impl Printer<'_> {
                 index,
                 elements,
             } => self.bulk((*array, *to), (*operand, *index, *elements)),
+            Inst::Box {
+                array,
+                to,
+                tensor,
+                at,
+                ..
+            } => self.boxed((*array, *to), (*tensor, at)),
             _ => Ok(()),
         }
     }
@@ -368,6 +375,36 @@ impl Printer<'_> {
         let bytes = self.p.operands[operand as usize].dtype.bits() * elements / 8;
         let from = self.global(operand, index, None);
         let to = self.shared_at(array, to);
+        self.begun((thread, barrier), bytes, |s| {
+            s.line(format_args!(
+                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{to}], [{from}], {bytes}, [{barrier}];"
+            ));
+        });
+        Ok(())
+    }
+
+    /// The same of a box of a tensor.
+    fn boxed(&mut self, (array, to): (u32, Reg), (tensor, at): (u32, &[Reg])) -> Out<()> {
+        let printing = self.pipeline.as_ref();
+        let Some((barrier, thread)) = printing.and_then(|p| Some((p.filled?, p.thread))) else {
+            return Err("a copy of a box fills no stage".into());
+        };
+        let t = &self.p.tensors[tensor as usize];
+        let bits = self.p.operands[t.operand as usize].dtype.bits();
+        let bytes = u32::try_from(t.elements()).unwrap_or(0) * bits / 8;
+        let at: Vec<String> = at.iter().map(|&r| self.second(r).to_string()).collect();
+        let (dims, at) = (at.len(), at.join(", "));
+        let to = self.shared_at(array, to);
+        self.begun((thread, barrier), bytes, |s| {
+            s.line(format_args!(
+                "cp.async.bulk.tensor.{dims}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{to}], [%map_{tensor}, {{{at}}}], [{barrier}];"
+            ));
+        });
+        Ok(())
+    }
+
+    /// What one lane of a warp begins, which brings so many bytes that a stage's barrier counts.
+    fn begun(&mut self, (thread, barrier): (Name, Name), bytes: u32, f: impl FnOnce(&mut Self)) {
         let (lane, other) = (self.temp("tr"), self.temp("tp"));
         self.labels += 1;
         let label = format!("$begun_{}", self.labels);
@@ -377,11 +414,8 @@ impl Printer<'_> {
         self.line(format_args!(
             "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [{barrier}], {bytes};"
         ));
-        self.line(format_args!(
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{to}], [{from}], {bytes}, [{barrier}];"
-        ));
+        f(self);
         self.out.label(label);
-        Ok(())
     }
 
     /// The barriers of a stage: that it is there, and that it is free.

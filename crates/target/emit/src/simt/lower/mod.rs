@@ -57,10 +57,8 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         })
     };
     let Mapping::Gpu(map) = &schedule.mapping else {
-        return fail(
-            "GPU mapping",
-            "the schedule is for a CPU; bind the program to a GPU's target",
-        );
+        let why = "the schedule is for a CPU; bind the program to a GPU's target";
+        return fail("GPU mapping", why);
     };
     if let Some(why) = too_large(kernel) {
         return fail("coordinates", &why);
@@ -96,6 +94,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
             .map(|o| access::depends(kernel, o))
             .collect(),
         shared: vec![],
+        tensors: vec![],
         thread,
         ahead,
         zeroed: BTreeSet::new(),
@@ -124,6 +123,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         mut b,
         buffers: operands,
         shared,
+        tensors,
         faults,
         ..
     } = l;
@@ -138,6 +138,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         shared,
         dims: b.dims,
         operands,
+        tensors,
         tasks: work::tasks(kernel, schedule),
         walkers: whole.walkers,
         faults,

@@ -163,7 +163,8 @@ impl Lower<'_> {
         self.copier = Some(self.lane());
         // Constants come first, which need no kernel before to be over, and of equals those that take no more of the warp.
         let mut copies: Vec<_> = copies.iter().enumerate().collect();
-        copies.arrange_by_key(|(n, c)| (!self.is_constant(c.1), !c.2.image, *n));
+        let at_once = |home: &SharedTile| home.image || home.boxes;
+        copies.arrange_by_key(|(n, c)| (!self.is_constant(c.1), !at_once(&c.2), *n));
         for (_, (dst, operand, home)) in copies {
             self.at = self.describe(&Stmt::Load {
                 dst: *dst,
@@ -171,9 +172,10 @@ impl Lower<'_> {
             });
             let each = self.b.int(home.elements);
             let first = self.b.mul(stage, each);
-            match home.image {
-                true => self.copy_at_once(*operand, home, first)?,
-                false => {
+            match (home.image, home.boxes) {
+                (true, _) => self.copy_at_once(*operand, home, first)?,
+                (_, true) => self.copy_boxes(*operand, home, first)?,
+                _ => {
                     self.copy(*dst, *operand, home, first)?;
                 }
             }

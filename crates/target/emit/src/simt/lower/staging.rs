@@ -3,7 +3,7 @@
 use super::state::{At, Axis, Cut, Lower, Result, SharedTile, TileStorage};
 use super::walk::Guard;
 use crate::simt::dependents::touches;
-use crate::simt::ir::{Inst, Reg, Warpgroup};
+use crate::simt::ir::{Inst, Reg, Tensor, Ty, Warpgroup};
 use expr::{Binary, Compare};
 use kernel::{AxisTile, Node, OperandId, Seen, Stmt, TileId};
 use layout::{DType, Inserted};
@@ -86,6 +86,64 @@ impl Lower<'_> {
             operand,
             index: p.index,
             elements: u32::try_from(home.elements).unwrap_or(0),
+        });
+        Ok(())
+    }
+
+    /// Copies the current piece of `operand`, which is a box of it as a tensor by the rules of schedules, or several beside
+    /// each other, to where `first` is the first element.
+    pub(super) fn copy_boxes(
+        &mut self,
+        operand: OperandId,
+        home: &SharedTile,
+        first: Reg,
+    ) -> Result<()> {
+        let source = &self.kernel.operands[operand as usize];
+        let (axes, bits) = (&self.kernel.axes, source.dtype.bits());
+        let found = source.access.tensor(axes, &home.axes, home.line, bits);
+        let Some(view) = found.filter(|_| self.caps.warpgroups) else {
+            return self.fail(
+                "tensor copies",
+                format!("pieces of operand '{}' are no boxes of it", source.name),
+            );
+        };
+        for d in &view.dims {
+            for n in [&d.extent, &d.stride] {
+                self.b.know(n);
+            }
+        }
+        self.b.know(&view.offset);
+        let at = self.origin();
+        let panels = home.panels();
+        for panel in 0..panels {
+            let mut corner = vec![];
+            for d in &view.dims {
+                let mut own = self.b.dim(&d.base, Ty::I32);
+                for &(a, by) in &d.terms {
+                    let by = self.b.int(by);
+                    let more = self.b.mul(at.coord[a as usize], by);
+                    own = self.b.add(own, more);
+                }
+                if corner.is_empty() {
+                    let beside = self.b.int(panel * home.line);
+                    own = self.b.add(own, beside);
+                }
+                corner.push(own);
+            }
+            let behind = self.b.int(panel * home.elements / panels);
+            let to = self.b.add(first, behind);
+            self.b.push(Inst::Box {
+                array: home.array,
+                to,
+                operand,
+                tensor: self.tensors.len() as u32,
+                at: corner,
+            });
+        }
+        self.tensors.push(Tensor {
+            operand,
+            view,
+            swizzle: home.swizzle,
         });
         Ok(())
     }

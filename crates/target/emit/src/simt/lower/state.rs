@@ -3,7 +3,7 @@
 use super::groups::Group;
 use crate::EmitError;
 use crate::simt::build::Build;
-use crate::simt::ir::{Buffer, Reg, SharedArray, Var};
+use crate::simt::ir::{Buffer, Reg, SharedArray, Tensor, Var};
 use kernel::{
     AxisId, AxisTile, GpuMapping, Kernel, OperandId, Schedule, Spread, Stmt, Swizzle, TileId,
 };
@@ -83,6 +83,8 @@ pub(super) struct Lower<'a> {
     /// Axes that each operand's accesses depend on.
     pub(super) depends: Vec<Vec<AxisId>>,
     pub(super) shared: Vec<SharedArray>,
+    /// Operands as tensors, of which boxes are copied.
+    pub(super) tensors: Vec<Tensor>,
     pub(super) thread: Reg,
     /// Whether copies to shared memory go on beside what follows, where the target has such.
     pub(super) ahead: bool,
@@ -193,4 +195,6 @@ pub(super) struct SharedTile {
     pub elements: i64,
     /// Whether it lies as its operand does, in lines of 16 bytes ([`kernel::Access::image`]).
     pub image: bool,
+    /// Whether a warp brings it by copies of boxes ([`kernel::Access::tensor`]).
+    pub boxes: bool,
 }

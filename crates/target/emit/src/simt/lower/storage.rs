@@ -86,10 +86,13 @@ impl Lower<'_> {
                 Ok(TileStorage::Held { vars, own })
             }
             (Place::Shared { swizzle, stages }, _) => {
-                self.shared_tile(t, (swizzle, stages), false)
+                self.shared_tile(t, (swizzle, stages), place)
+            }
+            (Place::Tensor { swizzle, stages }, _) => {
+                self.shared_tile(t, (swizzle, stages), place)
             }
             (Place::Image { stages }, _) => {
-                self.shared_tile(t, (Swizzle::default(), stages), true)
+                self.shared_tile(t, (Swizzle::default(), stages), place)
             }
         }
     }
@@ -130,8 +133,9 @@ impl Lower<'_> {
         &mut self,
         t: TileId,
         (swizzle, stages): (Swizzle, u32),
-        image: bool,
+        place: Place,
     ) -> Result<TileStorage> {
+        let image = matches!(place, Place::Image { .. });
         let tile = &self.kernel.tiles[t as usize];
         let order = match self.groups.is_empty() {
             true => None,
@@ -185,6 +189,7 @@ impl Lower<'_> {
             stages,
             elements,
             image,
+            boxes: matches!(place, Place::Tensor { .. }),
         })))
     }
 

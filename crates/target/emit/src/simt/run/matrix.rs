@@ -3,7 +3,7 @@ use super::super::ir::{Inst, Reg, Ty, Var};
 use super::{Machine, Memory, R, StopReason, strange};
 use crate::simt::arith::TF32;
 use kernel::{Fragment, OperandId};
-use layout::DType;
+use layout::{DType, Dim};
 use std::collections::VecDeque;
 
 /// A copy under way: shared array, first element, and what is written there.
@@ -106,6 +106,19 @@ impl<M: Memory> Machine<'_, M> {
                     self.copies[first].open.push(copy);
                 }
             }
+            Inst::Box {
+                array,
+                to,
+                tensor,
+                at,
+                ..
+            } => {
+                for first in self.warps(active)? {
+                    let corner: Vec<i64> = at.iter().map(|&r| self.int(r, first)).collect();
+                    let to = (*array, self.int(*to, first));
+                    self.copy_box(to, (*tensor, &corner), first)?;
+                }
+            }
             Inst::Commit => {
                 for &l in active {
                     let group = std::mem::take(&mut self.copies[l].open);
@@ -157,6 +170,57 @@ impl<M: Memory> Machine<'_, M> {
             self.store_shared(array, to + k, lane, strange(d))?;
         }
         Ok(Copy { array, to, values })
+    }
+
+    /// Begins to copy a box of a tensor, line by line as it lies in shared memory.
+    fn copy_box(
+        &mut self,
+        (array, to): (u32, i64),
+        (tensor, corner): (u32, &[i64]),
+        lane: usize,
+    ) -> R<()> {
+        let t = &self.p.tensors[tensor as usize];
+        let d = self.p.shared[array as usize].dtype;
+        let ty = Ty::of(d).ok_or("a copy of what no thread holds")?;
+        if to * i64::from(d.bits()) % 1024 != 0 {
+            return Err(format!(
+                "a box is copied to element {to}, which 128 bytes do not begin at"
+            ));
+        }
+        let value = |d: &Dim| -> R<i64> {
+            let at = || self.p.dims.iter().position(|x| x == d);
+            let own = d.known().or_else(|| self.dims.get(at()?).copied());
+            own.ok_or_else(|| format!("'{d}' of a tensor is no number of the program"))
+        };
+        let first = value(&t.view.offset)?;
+        let sizes = t.view.dims.iter().map(|d| {
+            let size = (value(&d.extent)?, value(&d.stride)?);
+            Ok((size, d.count, d.step))
+        });
+        let sizes: Vec<((i64, i64), i64, i64)> = sizes.collect::<R<_>>()?;
+        let swizzle = t.swizzle;
+        for n in 0..t.elements() {
+            let (mut rest, mut from, mut inside) = (n, first, true);
+            for (((extent, stride), count, step), corner) in sizes.iter().zip(corner) {
+                let x = corner + rest % count * step;
+                rest /= count;
+                inside &= (0..*extent).contains(&x);
+                from += x * stride;
+            }
+            let value = match inside {
+                true => self.load(self.p.tensors[tensor as usize].operand, from, ty)?,
+                false => 0,
+            };
+            let moved = n ^ (n >> swizzle.shift & ((1 << swizzle.bits) - 1) << swizzle.base);
+            let to = to + moved;
+            self.store_shared(array, to, lane, strange(d))?;
+            self.copies[lane].open.push(Copy {
+                array,
+                to,
+                values: vec![value],
+            });
+        }
+        Ok(())
     }
 
     /// Ends the oldest groups of a thread's copies until `left` are under way.

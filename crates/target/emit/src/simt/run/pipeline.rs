@@ -15,6 +15,7 @@ fn written(body: &[Inst], out: &mut BTreeSet<u32>) {
     for i in body {
         match i {
             Inst::Bulk { array, .. }
+            | Inst::Box { array, .. }
             | Inst::Copy { array, .. }
             | Inst::StoreShared { array, .. } => {
                 out.insert(*array);

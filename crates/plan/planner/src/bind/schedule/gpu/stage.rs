@@ -5,7 +5,7 @@ use super::super::gpu_swizzle::{
 };
 use super::shape::{Gpu, Renumbered, Shape};
 use super::spread::summed;
-use kernel::{AxisId, Kernel, Place, Stmt, Swizzle, TileId};
+use kernel::{AxisId, Kernel, OperandId, Place, Stmt, Swizzle, TileId};
 
 impl Gpu<'_> {
     /// Places of tiles before any is staged: loads where they lie, the others in registers or computed anew.
@@ -88,8 +88,10 @@ impl Gpu<'_> {
                 }
             };
             let image = self.image.is_some_and(|i| i.has(kernel, tile));
+            let boxes = || self.is_boxed(r, s, tile, operand, (swizzle, stages));
             places[tile as usize] = match image {
                 true => Place::Image { stages },
+                false if boxes() => Place::Tensor { swizzle, stages },
                 false => Place::Shared { swizzle, stages },
             };
             let copies = self.fragment.map_or(0, |f| f.copies_beside(s.copiers));
@@ -115,6 +117,31 @@ impl Gpu<'_> {
             run = run.min((n * each / 8).max(1));
         }
         Some((bytes, run))
+    }
+
+    /// Whether a warp brings the pieces of a factor, as boxes of its operand.
+    fn is_boxed(
+        &self,
+        r: &Renumbered,
+        s: &Shape,
+        tile: TileId,
+        operand: OperandId,
+        (swizzle, stages): (Swizzle, u32),
+    ) -> bool {
+        let (kernel, own) = (r.kernel, &r.kernel.tiles[tile as usize]);
+        let source = &kernel.operands[operand as usize];
+        let group = self.fragment.is_some_and(|f| f.warps() > 1);
+        let alone = kernel.made_of_part(tile) == tile && source.dtype == own.dtype;
+        if !self.gpu.boxes || s.copiers == 0 || stages < 2 || !group || !alone {
+            return false;
+        }
+        let (bits, sized) = (own.dtype.bits(), own.axes.iter());
+        let piece: Option<Vec<_>> = sized.map(|&a| Some((a, r.tile_of(a)?))).collect();
+        let view = |(piece, line): (Vec<_>, i64)| {
+            let axes = &kernel.axes;
+            source.access.tensor(axes, &piece, line, bits)
+        };
+        piece.zip(swizzle.line(bits)).and_then(view).is_some()
     }
 
     /// Whether a widened factor is made of `tile`.
