@@ -12,6 +12,7 @@ mod guard;
 mod kernels;
 mod load;
 mod memory;
+mod named;
 mod operators;
 mod pages;
 mod peers;
@@ -66,6 +67,11 @@ const COMMANDS: &[Command] = &[
         "memory",
         "[--threads N] [--shapes N] [MODEL...]: memory stated beside memory taken, to bench/MEMORY.md",
         memory::run,
+    ),
+    (
+        "models",
+        "--out DIR [NAME...]: models that the zoo lacks, with random weights, as folders of a zoo",
+        named::run,
     ),
     ("operators", "writes docs/operators.md", operators::run),
     (

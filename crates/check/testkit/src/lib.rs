@@ -11,6 +11,8 @@ pub mod handwritten;
 pub mod lab;
 pub mod memory;
 pub mod mutate;
+pub mod named;
+mod onnx_file;
 pub mod operators;
 pub mod printed;
 pub mod random;

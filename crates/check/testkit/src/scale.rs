@@ -1,78 +1,14 @@
 //! Large models of simple shapes, and what it costs to read, plan and run them: twice the nodes take twice
 //! the time and memory, or somewhere all is looked at for each.
+use crate::onnx_file::{Msg, graph_attribute, int_attribute, node, value};
 use serde::{Deserialize, Serialize};
 use shopfloor::{Model, ModelOptions, Session, inputs};
 use shopfloor_tools::planview;
 use std::path::Path;
 use std::time::Instant;
 
-/// A protobuf message under construction.
-#[derive(Clone, Default)]
-struct Msg(Vec<u8>);
-
-fn varint(mut v: u64, out: &mut Vec<u8>) {
-    while v >= 0x80 {
-        out.push(v as u8 | 0x80);
-        v >>= 7;
-    }
-    out.push(v as u8);
-}
-
-impl Msg {
-    fn int(mut self, field: u64, v: u64) -> Msg {
-        varint(field << 3, &mut self.0);
-        varint(v, &mut self.0);
-        self
-    }
-
-    fn bytes(mut self, field: u64, bytes: &[u8]) -> Msg {
-        varint(field << 3 | 2, &mut self.0);
-        varint(bytes.len() as u64, &mut self.0);
-        self.0.extend_from_slice(bytes);
-        self
-    }
-
-    fn text(self, field: u64, text: &str) -> Msg {
-        self.bytes(field, text.as_bytes())
-    }
-
-    fn sub(self, field: u64, m: &Msg) -> Msg {
-        self.bytes(field, &m.0)
-    }
-}
-
-/// A node of operator `op`.
-fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> Msg {
-    let m = inputs.iter().fold(Msg::default(), |m, i| m.text(1, i));
-    let m = outputs.iter().fold(m, |m, o| m.text(2, o));
-    m.text(4, op)
-}
-
-fn int_attribute(name: &str, v: u64) -> Msg {
-    Msg::default().text(1, name).int(3, v).int(20, 2)
-}
-
-fn graph_attribute(name: &str, g: &Msg) -> Msg {
-    Msg::default().text(1, name).sub(6, g).int(20, 5)
-}
-
 const FLOAT: u64 = 1;
 const BOOL: u64 = 9;
-
-/// What a graph takes or gives: sizes that are numbers are known, others names.
-fn value(name: &str, dtype: u64, shape: &[&str]) -> Msg {
-    let shape = shape.iter().fold(Msg::default(), |m, d| {
-        let dim = match d.parse() {
-            Ok(n) => Msg::default().int(1, n),
-            Err(_) => Msg::default().text(2, d),
-        };
-        m.sub(1, &dim)
-    });
-    let tensor = Msg::default().int(1, dtype).sub(2, &shape);
-    Msg::default()
-        .text(1, name)
-        .sub(2, &Msg::default().sub(1, &tensor))
-}
 
 fn weight(name: &str, dims: &[u64], values: &[f32]) -> Msg {
     let m = dims.iter().fold(Msg::default(), |m, &d| m.int(1, d));

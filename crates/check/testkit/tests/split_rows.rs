@@ -175,11 +175,17 @@ fn norms_of_few_rows_come_to_the_whole() {
         symbol: false,
         far: true,
     };
-    let share = Share::of_run(2);
+    let share = Share::of_run(3);
     let cases = [
         norm,
         Case {
             symbol: true,
+            far: false,
+            ..norm
+        },
+        // What is read is widened for each of its readers.
+        Case {
+            dtype: DType::F16,
             far: false,
             ..norm
         },

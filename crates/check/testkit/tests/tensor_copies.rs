@@ -2,6 +2,7 @@
 //! kernel that stays, whose threads copy.
 use crate::emulated_session::Emulated;
 use cuda_emulated::EmulatedGpu;
+use expr::{ExprBuilder, Monoid, Unary};
 use graph::{ConvSpec, GraphBuilder, Op};
 use kernel::Place;
 use layout::{DType, Dim, DimBox};
@@ -106,4 +107,47 @@ fn planned_factors_come_as_boxes_of_tensors() {
             );
         }
     }
+}
+
+/// A product in front of a softmax of its rows, which is part of the product's launch.
+#[test]
+fn a_product_with_boxes_begins_a_launch_of_several_steps() {
+    let d = DType::F16;
+    let mut weights = WeightStore::new();
+    let w = weights.add_tensor("w", values(d, &[64, 64], 1)).unwrap();
+    let mut b = GraphBuilder::new("rows", Arc::new(weights));
+    let x = b.input("x", d, vec![Dim::Known(16), Dim::Known(64)]);
+    let w = b.weight(w).unwrap();
+    let map = |inputs: &[DType], f: &dyn Fn(&mut ExprBuilder, &[u32]) -> u32| {
+        let mut e = ExprBuilder::new();
+        let args: Vec<u32> = (0..).zip(inputs).map(|(s, &d)| e.input(s, d)).collect();
+        let out = f(&mut e, &args);
+        Op::Map(e.finish(&[out]))
+    };
+    let along = |monoid: Monoid| Op::Reduce {
+        monoid,
+        axes: vec![1],
+        keep: true,
+    };
+    let f = DType::F32;
+    let y = node(&mut b, product(&[0, 2], &[2, 1], &[0, 1]), &[x, w], "y");
+    let y = node(&mut b, map(&[d], &|e, a| e.cast(a[0], f)), &[y], "wide");
+    let most = node(&mut b, along(Monoid::max(f, f)), &[y], "most");
+    let apart = |e: &mut ExprBuilder, a: &[u32]| {
+        let by = e.sub(a[0], a[1]);
+        e.unary(Unary::Exp, by)
+    };
+    let each = node(&mut b, map(&[f, f], &apart), &[y, most], "each");
+    let all = node(&mut b, along(Monoid::sum(f, f)), &[each], "all");
+    let shares = map(&[f, f], &|e, a| e.div(a[0], a[1]));
+    let out = node(&mut b, shares, &[each, all], "out");
+    let graph = b.finish(&[out]);
+    let made = || Model::from_graph("rows", &graph, &ModelOptions::default()).unwrap();
+    let own = EmulatedGpu::named("h100").unwrap().with_sms(8);
+    let b = Emulated::new("h100", own, Some(Launch::Steps), made());
+    let plan = b.session.plan(&b.session.model().dims().clone()).unwrap();
+    assert!(plan.blocks().flat_map(|b| &b.steps).any(|s| s.joined));
+    let x = values(d, &[16, 64], 3);
+    let got = b.answer(&[("x", &x)]);
+    agrees(&made(), &x, &got, d);
 }

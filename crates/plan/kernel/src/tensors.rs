@@ -60,7 +60,7 @@ impl Access {
     /// The operand as a tensor of which a piece of so many positions along each axis, outermost first as it lies in shared
     /// memory, is a box, or several beside each other along the last axis, each of `line` elements there; elements have so
     /// many `bits`. `None` where it is none that copies of boxes bring: they want addresses and strides of 16 bytes,
-    /// lines of 32, 64 or 128 bytes that lie together, at most 5 dimensions, and zeros outside.
+    /// which go forwards, lines of 32, 64 or 128 bytes that lie together, at most 5 dimensions, and zeros outside.
     pub fn tensor(
         &self,
         axes: &[Axis],
@@ -98,10 +98,12 @@ impl Access {
         let fits = |d: &TensorDim| {
             (1..=MOST_STEP).contains(&d.step) && (1..=MOST_BOX).contains(&d.reach())
         };
+        let forward = |d: &TensorDim| (d.stride.clone() - Dim::ONE).provably_nonneg();
         let legal = dims.len() <= MOST_DIMS
-            && dims.iter().all(fits)
+            && dims.iter().all(|d| fits(d) && forward(d))
             && dims[1..].iter().all(|d| whole(&d.stride));
-        (together && legal && whole(&offset)).then_some(TensorView { offset, dims })
+        let begins = whole(&offset) && offset.provably_nonneg();
+        (together && legal && begins).then_some(TensorView { offset, dims })
     }
 
     /// A dimension for each bound, and for each axis without one, with the element that all coordinates of 0 are at.

@@ -134,6 +134,12 @@ fn what_is_no_box_is_none() {
     // Two positions of a window beside its pixels; what is outside is no zero; steps of more than 8.
     let windows = [(0, 1), (1, 4), (3, 1), (4, 2), (5, 32)];
     assert!(!of(&k, 0, &windows, 32, 32));
+    // Rows from the last to the first.
+    let mut backwards = rows(96);
+    let access = &mut backwards.operands[0].access;
+    access.offset = d(69 * 96);
+    access.terms[0] = Term::flat(0, d(70), d(-96));
+    assert!(!of(&backwards, 0, &[(0, 64), (2, 32)], 32, 16));
     let mut ones = k.clone();
     ones.operands[0].access.outside = 1.0;
     assert!(!of(&ones, 0, &piece, 32, 32));

@@ -9,8 +9,10 @@ use shopfloor::{ModelOptions, Precision, machines};
 use shopfloor_tools::planview;
 use shopfloor_tools::targets::{Kernels, Planning};
 use std::fmt::Write as _;
+use std::path::Path;
 use std::time::Instant;
-use testkit::{printed, zoo};
+use testkit::printed;
+use testkit::zoo::{self, ZooModel};
 
 /// A model on a machine, by both libraries.
 struct Row {
@@ -52,9 +54,8 @@ impl Row {
     }
 }
 
-fn row(name: &str, machine: &Machine, precision: Precision) -> Result<Row, String> {
+fn row(found: &ZooModel, machine: &Machine, precision: Precision) -> Result<Row, String> {
     let said = |e: &dyn std::fmt::Display| e.to_string();
-    let found = zoo::find(name).ok_or_else(|| format!("{name} is not at hand"))?;
     let prepared = found.prepare_temporary().map_err(|e| said(&e))?;
     let inputs = found.inputs().map_err(|e| said(&e))?;
     let options = ModelOptions {
@@ -77,7 +78,7 @@ fn row(name: &str, machine: &Machine, precision: Precision) -> Result<Row, Strin
         return Err("nothing of it is planned before a request gives its sizes".into());
     }
     Ok(Row {
-        model: name.into(),
+        model: found.name().into(),
         ours,
         vendor: Total::of(&plan(Kernels::Vendor)?),
         planning_s,
@@ -135,22 +136,47 @@ fn median(mut list: Vec<f64>) -> f64 {
     list.get(list.len() / 2).copied().unwrap_or(0.0)
 }
 
+/// An error without the folder that the model's file lies in, which is another one on every machine.
+fn without(e: &str, folder: &Path) -> String {
+    e.replace(&format!("{}/", folder.display()), "")
+}
+
+/// What a page calls the models of a folder.
+pub fn called(dir: &Path) -> String {
+    dir.file_name()
+        .map_or_else(String::new, |n| n.to_string_lossy().into_owned())
+}
+
+/// The models that are asked for: those of the names, else all but large ones, of the zoo or of a folder.
+fn models(o: &Options) -> Result<Vec<ZooModel>, String> {
+    let mut all = match &o.models {
+        Some(dir) => zoo::models_in(dir).map_err(|e| e.to_string())?,
+        None => zoo::names().iter().filter_map(|n| zoo::find(n)).collect(),
+    };
+    for n in &o.names {
+        if !all.iter().any(|m| m.name() == n) {
+            return Err(format!("{n} is not at hand"));
+        }
+    }
+    all.retain(|m| match o.names.is_empty() {
+        true => o.models.is_some() || !m.meta().large,
+        false => o.names.iter().any(|n| n == m.name()),
+    });
+    Ok(all)
+}
+
 /// Plans the models for every machine and writes the page.
 ///
 /// # Errors
 /// A machine is not known, has no vendor's library, or the page cannot be written.
 pub fn all(o: &Options) -> Result<bool, String> {
-    let mut names = o.names.clone();
-    if names.is_empty() {
-        let large = |n: &String| zoo::find(n).is_some_and(|m| m.meta().large);
-        names = zoo::names().into_iter().filter(|n| !large(n)).collect();
-    }
+    let models = models(o)?;
     let list: Result<Vec<Machine>, String> =
         o.on.iter()
             .map(|n| machines::find(n).map_err(|e| e.to_string()))
             .collect();
     let list = list?;
-    let bar = ProgressBar::new((names.len() * list.len() * o.precision.len()) as u64);
+    let bar = ProgressBar::new((models.len() * list.len() * o.precision.len()) as u64);
     if let Ok(s) = ProgressStyle::with_template("{msg:40} [{bar:40}] {pos}/{len}") {
         bar.set_style(s.progress_chars("=> "));
     }
@@ -160,13 +186,16 @@ pub fn all(o: &Options) -> Result<bool, String> {
         .iter()
         .flat_map(|m| o.precision.iter().map(move |&p| (m, p)));
     for (machine, precision) in all {
-        let title = format!("{}, {precision}", machine.name);
+        let title = match &o.models {
+            None => format!("{}, {precision}", machine.name),
+            Some(dir) => format!("{}, models in {}, {precision}", machine.name, called(dir)),
+        };
         let (mut rows, mut gone) = (vec![], vec![]);
-        for name in &names {
-            bar.set_message(format!("{name}, {title}"));
-            match row(name, machine, precision) {
+        for m in &models {
+            bar.set_message(format!("{}, {title}", m.name()));
+            match row(m, machine, precision) {
                 Ok(r) => rows.push(r),
-                Err(e) => gone.push(format!("{name}: {e}")),
+                Err(e) => gone.push(format!("{}: {}", m.name(), without(&e, m.folder()))),
             }
             bar.inc(1);
         }
@@ -181,11 +210,15 @@ pub fn all(o: &Options) -> Result<bool, String> {
         ));
     }
     bar.finish_and_clear();
+    let marker = match &o.models {
+        None => "predicted-gpu".into(),
+        Some(dir) => format!("predicted-gpu-{}", called(dir)),
+    };
     let page = format!(
         "# Predicted for GPUs that need not be here\n\n{}, commit {}. Each model at the sizes of its reference, planned with kernels of ours and with those that the vendor's library is predicted to launch (f32 by multiply-adds, or in TF32 where tf32 is said, f16 and bf16 on tensor cores); a time is the sum over the steps of a request, copies between host and device included. Nothing here was measured. Made by `cargo xtask zoo --predict --on NAME`.\n\n{}\n{tables}",
         date(),
         commit(),
-        figures("predicted-gpu", "not run", &told),
+        figures(&marker, "not run", &told),
     );
     std::fs::write(&o.out, page).map_err(|e| format!("{}: {e}", o.out.display()))?;
     print!("{short}");

@@ -18,11 +18,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use testkit::zoo;
 
-const USAGE: &str = "usage: cargo xtask zoo --predict [NAME...] [--on NAME,... [--precision HOW,...]] [--threads N] [--out FILE] [--csv FILE] [--record FILE] [--replay FILE] [--prepared DIR] [--lock FILE]...
+const USAGE: &str = "usage: cargo xtask zoo --predict [NAME...] [--on NAME,... [--precision HOW,...] [--models DIR]] [--threads N] [--out FILE] [--csv FILE] [--record FILE] [--replay FILE] [--prepared DIR] [--lock FILE]...
 
   --on NAME,...   measures nothing: models planned for these machines, which need not be here, with kernels of
                   ours and of the vendor [--out FILE: bench/gpu/PREDICTED.md]
   --precision HOW how exactly f32 products are computed there, as `shopfloor --precision` has it [default: f32]
+  --models DIR    models of this folder in place of the zoo's, such as bench/half.py writes; the page calls them by the
+                  folder's name [--out FILE: bench/gpu/PREDICTED-NAME.md]
   --threads N     workers [default: as many as this machine has, and then one]
   --out FILE      where the table goes [default: bench/PREDICTED.md]
   --csv FILE      every step, tab-separated
@@ -38,6 +40,8 @@ struct Options {
     on: Vec<String>,
     /// How exactly these compute products of f32.
     precision: Vec<Precision>,
+    /// Folder of models that take the zoo's place there.
+    models: Option<PathBuf>,
     threads: usize,
     out: PathBuf,
     csv: Option<PathBuf>,
@@ -60,6 +64,7 @@ fn options(args: &[String]) -> Option<Options> {
                     o.precision.push(name.parse().ok()?);
                 }
             }
+            "--models" => o.models = Some(it.next()?.into()),
             "--out" => out = Some(it.next()?.into()),
             "--csv" => o.csv = Some(it.next()?.into()),
             "--record" => o.record = Some(it.next()?.into()),
@@ -77,15 +82,20 @@ fn options(args: &[String]) -> Option<Options> {
         || o.replay.is_some()
         || o.prepared.is_some()
         || !o.locks.is_empty();
-    if measures && !o.on.is_empty() || o.on.is_empty() && !o.precision.is_empty() {
+    let plans = !o.precision.is_empty() || o.models.is_some();
+    if measures && !o.on.is_empty() || o.on.is_empty() && plans {
         return None;
     }
     if o.precision.is_empty() {
         o.precision.push(Precision::default());
     }
-    o.out = out.unwrap_or_else(|| match o.on.is_empty() {
-        true => root().join("bench/PREDICTED.md"),
-        false => root().join("bench/gpu/PREDICTED.md"),
+    o.out = out.unwrap_or_else(|| match (o.on.is_empty(), &o.models) {
+        (true, _) => root().join("bench/PREDICTED.md"),
+        (false, None) => root().join("bench/gpu/PREDICTED.md"),
+        (false, Some(dir)) => {
+            let name = format!("PREDICTED-{}.md", absent::called(dir));
+            root().join("bench/gpu").join(name)
+        }
     });
     Some(o)
 }

@@ -73,7 +73,8 @@ pub(super) struct GeneratedInput {
 #[derive(Debug, Deserialize)]
 pub(super) struct Weights {
     pub(super) size: u64,
-    pub(super) sha256: String,
+    /// Of `weights.bin`; where nobody said it, anything is.
+    pub(super) sha256: Option<String>,
     pub(super) tensors: Vec<GeneratedWeight>,
 }
 

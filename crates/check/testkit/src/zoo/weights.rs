@@ -22,6 +22,11 @@ fn io(path: &Path) -> impl Fn(std::io::Error) -> ZooError + '_ {
     }
 }
 
+/// Whether a hash is what the description says, where it says one.
+fn is_said(sha256: &str, spec: &Weights) -> bool {
+    spec.sha256.as_ref().is_none_or(|said| said == sha256)
+}
+
 pub(super) fn prepare(
     model: &ZooModel,
     dir: &Path,
@@ -34,7 +39,7 @@ pub(super) fn prepare(
     let onnx = folder.join("model.onnx");
     let (bin, mark) = (folder.join("weights.bin"), folder.join("weights.sha256"));
     let complete = std::fs::metadata(&bin).is_ok_and(|m| m.len() == spec.size)
-        && std::fs::read_to_string(&mark).is_ok_and(|s| s == spec.sha256);
+        && std::fs::read_to_string(&mark).is_ok_and(|s| is_said(&s, &spec));
     if !complete {
         // Made under a name of its own and renamed, so that nobody ever sees a part of it.
         let temporary = tempfile::Builder::new()
@@ -42,18 +47,16 @@ pub(super) fn prepare(
             .tempfile_in(&folder)
             .map_err(io(&folder))?;
         let sha256 = write(&spec, temporary.as_file(), &bin, &described, progress)?;
-        if sha256 != spec.sha256 {
-            let reason = format!(
-                "generated weights have sha256 {sha256}, not {}",
-                spec.sha256
-            );
+        if !is_said(&sha256, &spec) {
+            let said = spec.sha256.as_deref().unwrap_or_default();
+            let reason = format!("generated weights have sha256 {sha256}, not {said}");
             return Err(ZooError::Format {
                 path: described,
                 reason,
             });
         }
         temporary.persist(&bin).map_err(|e| io(&bin)(e.error))?;
-        replace(&mark, spec.sha256.as_bytes(), &folder)?;
+        replace(&mark, sha256.as_bytes(), &folder)?;
     }
     let source = model.folder().join("model.onnx");
     let bytes = std::fs::read(&source).map_err(io(&source))?;

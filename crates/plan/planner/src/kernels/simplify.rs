@@ -2,7 +2,7 @@
 //! that nothing uses dropped, neighbouring axes joined.
 use expr::{Class, Expr, ExprBuilder, Inst, Ref};
 use kernel::{AxisId, Kernel, Stmt, TileId};
-use layout::{Arrange, Dim, Leaf};
+use layout::{Arrange, DType, Dim, Leaf};
 
 pub(crate) fn simplify(mut k: Kernel) -> Kernel {
     while inline_one(&mut k) || lift_one(&mut k) {}
@@ -99,8 +99,25 @@ fn inline_one(k: &mut Kernel) -> bool {
     false
 }
 
-/// Operations of a program that is repeated for each reader rather than kept as a tile.
+/// Operations of a program that is repeated for each reader rather than kept as a tile, without the widening of what is
+/// read in 16 bits.
 const CHEAP: u64 = 1;
+
+/// Arguments of 16 bits that a program widens.
+fn widened(e: &Expr) -> u64 {
+    let half = |r: Ref| {
+        let read = e.insts.get(r as usize);
+        matches!(
+            read,
+            Some(Inst::Input {
+                dtype: DType::F16 | DType::BF16,
+                ..
+            })
+        )
+    };
+    let own = |i: &&Inst| matches!(i, Inst::Cast(x, DType::F32) if half(*x));
+    e.insts.iter().filter(own).count() as u64
+}
 
 /// Inlines one cheap map into the fold that reads it, and into all other maps over its axes that do:
 /// reading an operand again costs less than a tile written and read.
@@ -118,7 +135,8 @@ fn lift_one(k: &mut Kernel) -> bool {
         }
         let (dst, args, inner) = (*dst, args.clone(), expr.clone());
         let simple = inner.insts.iter().all(|i| !matches!(i, Inst::Index { .. }));
-        let cost: u64 = inner.counts().iter().map(|(_, n)| n).sum();
+        let counted: u64 = inner.counts().iter().map(|(_, n)| n).sum();
+        let cost = counted.saturating_sub(widened(&inner));
         let heavy = inner
             .counts()
             .iter()

@@ -174,7 +174,7 @@ fn guarded(code: &str, some: Option<u32>, n: usize) -> String {
     match some {
         None => code.into(),
         Some(some) => format!(
-            "\tmov.u32 %own, %tid.x;\n\tsetp.ge.u32 %later, %own, {some};\n\t@%later bra $over_{n};\n{code}$over_{n}:\n"
+            "\tmov.u32 %own, %tid.x;\n\tsetp.ge.u32 %later, %own, {some};\n\t@%later bra $beyond_step_{n};\n{code}$beyond_step_{n}:\n"
         ),
     }
 }

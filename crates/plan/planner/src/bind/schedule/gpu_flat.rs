@@ -24,6 +24,8 @@ const MOST_ROW: i64 = 16;
 const PASS: i64 = 16;
 /// Neighbours that a thread of a team reads at once.
 const EACH: u32 = 8;
+/// Rows of a product whose columns are shared out to lanes.
+const FEW_ROWS: i64 = 4;
 /// Threads that reduce together at most, where there is something else for others to do.
 const TEAM: u32 = 32;
 
@@ -93,6 +95,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
         if few || f.team(&products) {
             f.rows(TEAM, &mut out);
         }
+        f.columns(&mut out);
         f.points(kernel, &[], &mut out);
     } else if f.over.is_empty() || reduced <= OWN {
         f.points(kernel, &[], &mut out);
@@ -112,6 +115,18 @@ pub(super) fn with_grid(space: &Space, grid: &[AxisTile]) -> Vec<Candidate> {
     let each = f.gpu.threads.iter().rev();
     each.filter_map(|&threads| f.candidate(space.kernel, &cut, &[], (threads, 1, EACH)))
         .collect()
+}
+
+/// Whether a kernel is one product with few rows, or few columns, which reads a factor once for all of them.
+pub(super) fn few_rows(space: &Space) -> bool {
+    let all = Product::all(space.kernel);
+    let (Some(largest), [_]) = (space.main_input(), all.as_slice()) else {
+        return false;
+    };
+    let parallel = space.parallel();
+    let apart = |a: &&AxisId| space.stride(largest, **a) == 0;
+    let others: Vec<AxisId> = parallel.iter().filter(apart).copied().collect();
+    space.points(&others) <= FEW_ROWS
 }
 
 /// Candidates of one task each.
@@ -343,6 +358,53 @@ impl Flat<'_> {
                     let shape = (threads, team, each);
                     out.extend(self.candidate(self.space.kernel, &cut, &[], shape));
                 }
+            }
+        }
+    }
+
+    /// As [`Flat::rows`] for a product of few rows whose larger factor lies along the columns: lanes read neighbouring
+    /// columns, several each at once, and the others of the team are in other warps.
+    fn columns(&self, out: &mut Vec<Candidate>) {
+        let (space, kernel) = (self.space, self.space.kernel);
+        let Some(largest) = space.main_input() else {
+            return;
+        };
+        let unit = space.unit_axis(largest, &self.order);
+        let (Some(unit), Some(&summed)) = (unit, self.reduced_inner_first().first()) else {
+            return;
+        };
+        let wide = space.extent(unit).max(1);
+        if !few_rows(space) || space.extent(summed) < i64::from(TEAM) {
+            return;
+        }
+        let operand = &kernel.operands[largest as usize];
+        let widest = self.gpu.load_bytes.iter().max().map_or(0, |b| b * 8);
+        let most = (widest / operand.dtype.bits().max(1)).clamp(1, EACH);
+        for &threads in self.gpu.threads.iter().rev() {
+            for (lanes, narrower) in [(32, 0), (32, 1), (32, 2), (8, 0)] {
+                let each = most >> narrower;
+                let columns = i64::from(lanes * each);
+                let extent = &kernel.axes[unit as usize].extent;
+                let together = operand.access.run(unit, extent, columns, each) == each;
+                if each < 1 || columns > wide || !together {
+                    continue;
+                }
+                let tile = |&axis: &AxisId| AxisTile {
+                    axis,
+                    tile: if axis == unit {
+                        columns
+                    } else {
+                        space.extent(axis)
+                    },
+                };
+                let cut: Vec<AxisTile> = self.order.iter().map(tile).collect();
+                let schedule = self.tasks(kernel, &cut, &[]);
+                let mut lay = gpu_layout::ThreadLayout::new(threads);
+                lay.along(unit, lanes, each);
+                lay.along(summed, threads / lanes, 1);
+                let team = threads / lanes;
+                let found = self.spread_like(kernel, schedule, (threads, team), lay.spread);
+                out.extend(found.filter(|c| self.has_code(c)));
             }
         }
     }

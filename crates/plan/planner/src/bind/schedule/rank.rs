@@ -233,12 +233,14 @@ fn stages(c: &Candidate) -> bool {
     body.any(|s| matches!(s, Stmt::Load { dst, .. } if staged(*dst)))
 }
 
-/// Whether several threads of a candidate sum together in each pass of a recurrence.
+/// Whether several threads of a candidate sum together in each pass of a recurrence, or a product.
 fn teams(c: &Candidate) -> bool {
     let Mapping::Gpu(g) = &c.schedule.mapping else {
         return false;
     };
-    if c.kernel.ordered().is_empty() {
+    let mut body = c.kernel.body.iter();
+    let multiplies = g.fragment.is_none() && body.any(|s| matches!(s, Stmt::Contract { .. }));
+    if c.kernel.ordered().is_empty() && !multiplies {
         return false;
     }
     let mut summed = c.kernel.body.iter().flat_map(|s| s.over());

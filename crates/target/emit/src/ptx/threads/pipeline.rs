@@ -128,6 +128,9 @@ impl Printer<'_> {
             }
             // Copies that go by themselves count at them too.
             s.line("fence.mbarrier_init.release.cluster;");
+            for tensor in 0..s.p.tensors.len() {
+                s.line(format_args!("prefetch.tensormap [%map_{tensor}];"));
+            }
         });
         let meet = self.source.barrier();
         self.line(format_args!("{meet};"));

@@ -19,8 +19,8 @@ use layout::Arrange;
 use layout::{DType, Dim};
 use pieces::Two;
 
-/// Tasks for each worker below which an attention is tried in parts: they have few warps, which wait for one fold after
-/// the other. What is tried is taken where it is predicted to take less.
+/// Tasks for each worker below which an attention, or a product of few rows, is tried in parts: they have few warps, which
+/// wait for one fold or load after the other. What is tried is taken where it is predicted to take less.
 const OF_ATTENTION: u64 = 4;
 /// Positions of the summed axis that a part has at least.
 const LEAST: i64 = 64;
@@ -41,8 +41,10 @@ pub(super) struct Found {
 /// ranked), whose grid has `tasks`.
 pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<Found> {
     let target = ctx.target.gpu.as_ref()?;
+    let space = Space::new(ctx, kernel);
     let enough = match kernel.family {
         Family::Attention => OF_ATTENTION * ctx.workers as u64,
+        _ if gpu_flat::few_rows(&space) => OF_ATTENTION * ctx.workers as u64,
         _ => ctx.workers as u64,
     };
     if tasks >= enough || target.splits.is_empty() || !kernel.ordered().is_empty() {
@@ -53,7 +55,6 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
     if whole <= 2.0 * idle_seconds(ctx) - joined {
         return None;
     }
-    let space = Space::new(ctx, kernel);
     let (axis, length) = product::longest(kernel)
         .or_else(|| attention::keys(&space))
         .or_else(|| folds::longest(kernel))?;
