@@ -64,6 +64,13 @@ impl Access {
         };
         let whole = extent(along).is_some_and(|e| depth > 0 && e % depth == 0);
         let plain = self.bounds.is_empty() && self.indexed.is_empty();
+        // Copies of runs begin at multiples of 16 bytes.
+        let begins = |d: &Dim| d.is_zero() || d.exact_div(&Dim::Known(vector)).is_some();
+        let others = self.terms.iter().flat_map(|t| {
+            let near = move |l: &&Leaf| !(t.axis == along && l.stride.is_one());
+            t.leaves.iter().filter(near)
+        });
+        let plain = plain && begins(&self.offset) && others.into_iter().all(|l| begins(&l.stride));
         beside && deep && whole && depth % vector == 0 && plain
     }
 }

@@ -1,7 +1,7 @@
 //! Operands as tensors: every element of a box is the one that its position reads, or outside where that is.
 use crate::common::{attention, conv, gemm};
 use crate::kernel::*;
-use layout::{DType, Dim};
+use layout::{DType, Dim, Leaf};
 
 fn known(d: &Dim) -> i64 {
     d.known().expect("a known number")
@@ -106,6 +106,31 @@ fn boxes_have_what_positions_read() {
     let k = attention(d(2), d(50), d(45), d(64));
     // Keys.
     check(&k, 1, &[(0, 1), (2, 16), (3, 32)], (32, 32));
+}
+
+#[test]
+fn pieces_of_an_image_begin_where_copies_can() {
+    let leaf = |extent, stride| Leaf {
+        extent: Dim::Known(extent),
+        stride: Dim::Known(stride),
+    };
+    let d = Dim::Known;
+    let k = gemm(d(70), d(4096), d(512), DType::F16);
+    let image = |panel: i64, offset: i64| {
+        let mut a = k.operands[1].access.clone();
+        a.offset = d(offset);
+        for t in &mut a.terms {
+            t.leaves = match t.axis {
+                1 => vec![leaf(32, panel), leaf(128, 8)],
+                _ => vec![leaf(64, 128 * 8), leaf(8, 1)],
+            };
+        }
+        a.image(&k.axes, (1, 128), (2, 64), 16)
+    };
+    assert!(image(128 * 512, 0));
+    assert!(image(128 * 512, 8));
+    assert!(!image(7, 0));
+    assert!(!image(128 * 512, 4));
 }
 
 #[test]

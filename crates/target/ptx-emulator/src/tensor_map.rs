@@ -65,11 +65,18 @@ impl TensorMap {
         if n == 0 || n > 5 || rest != [n; 3] {
             return refuse(format!("{n} dimensions, and {rest:?} numbers of them"));
         }
+        let swizzle = match swizzle_bytes {
+            0 => 0,
+            32 => 1,
+            64 => 2,
+            128 => 3,
+            other => return refuse(format!("a swizzle of {other} bytes; 0, 32, 64, 128")),
+        };
         let mut m = TensorMap {
             data_type,
             rank: n as u32,
             address,
-            swizzle: (swizzle_bytes / 16).checked_ilog2().unwrap_or(0),
+            swizzle,
             element_strides: [1; 5],
             ..TensorMap::default()
         };

@@ -123,6 +123,16 @@ fn what_is_wrong_is_said_with_its_line() {
             2,
             "box of 0 by steps of 1",
         ),
+        (
+            vec![
+                "--arg",
+                "buf:f16:64=ones",
+                "--arg",
+                "tensor:0+0:6/8,8/16/8,8/1,1/96",
+            ],
+            2,
+            "a swizzle of 96 bytes",
+        ),
         (vec!["--grid", "1,2,3,4"], 2, "is not X"),
         (vec!["--kernel", "other"], 2, "the module has: scale"),
         (vec![], 2, "takes 4 parameters"),
