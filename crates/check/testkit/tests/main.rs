@@ -31,6 +31,7 @@ mod lab;
 mod lab_attention;
 mod low_precision_ptx;
 mod mutate;
+mod named;
 mod nibble_products;
 mod nibbles;
 mod operator_page;
