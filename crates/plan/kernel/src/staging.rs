@@ -92,7 +92,8 @@ impl Swizzle {
     pub fn line(self, bits: u32) -> Option<i64> {
         let own = |bytes: &u32| Swizzle::of_lines(*bytes, bits) == Some(self);
         let bytes = [32, 64, 128].into_iter().find(own)?;
-        Some(i64::from(bytes * 8 / bits))
+        // Texts and what the host holds have no bits.
+        (bytes * 8).checked_div(bits).map(i64::from)
     }
 
     /// Whether the swizzle maps lines of `inner` elements of so many `bits`, 8, 16 or 32, onto themselves and blocks of

@@ -133,6 +133,18 @@ fn pieces_of_an_image_begin_where_copies_can() {
     assert!(!image(128 * 512, 4));
 }
 
+/// Plans are read from files: a swizzle may stand beside any type.
+#[test]
+fn types_without_bits_have_no_lines() {
+    for bytes in [32, 64, 128] {
+        for bits in [8, 16, 32] {
+            let lines = Swizzle::of_lines(bytes, bits).unwrap().line(bits);
+            assert_eq!(lines, Some(i64::from(bytes * 8 / bits)));
+        }
+        assert_eq!(Swizzle::of_lines(bytes, 0).unwrap().line(0), None);
+    }
+}
+
 #[test]
 fn what_is_no_box_is_none() {
     let d = Dim::Known;

@@ -21,7 +21,7 @@ use pieces::Two;
 
 /// Tasks for each worker below which an attention, or a product of few rows, is tried in parts: they have few warps, which
 /// wait for one fold or load after the other. What is tried is taken where it is predicted to take less.
-const OF_ATTENTION: u64 = 4;
+const FEW_TASKS: u64 = 4;
 /// Positions of the summed axis that a part has at least.
 const LEAST: i64 = 64;
 /// Numbers of parts whose instructions are counted, the best by arithmetic and bytes alone.
@@ -43,8 +43,8 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
     let target = ctx.target.gpu.as_ref()?;
     let space = Space::new(ctx, kernel);
     let enough = match kernel.family {
-        Family::Attention => OF_ATTENTION * ctx.workers as u64,
-        _ if gpu_flat::few_rows(&space) => OF_ATTENTION * ctx.workers as u64,
+        Family::Attention => FEW_TASKS * ctx.workers as u64,
+        _ if gpu_flat::few_rows(&space) => FEW_TASKS * ctx.workers as u64,
         _ => ctx.workers as u64,
     };
     if tasks >= enough || target.splits.is_empty() || !kernel.ordered().is_empty() {
