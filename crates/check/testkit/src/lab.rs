@@ -301,6 +301,79 @@ impl Stage {
     }
 }
 
+/// A kernel that reads memory that no cache holds by loads of 16 bytes, and what it reached on an H100.
+pub struct Reading {
+    /// CTAs of each multiprocessor.
+    pub ctas: i64,
+    /// Threads of each.
+    pub threads: u32,
+    /// Loads of a thread that are under way at once.
+    pub loads: u32,
+    /// Bytes per second.
+    pub measured: f64,
+}
+
+/// Of section 4 of `../shared/gpu/h100-lab.txt`, those whose numbers of threads and loads schedules have.
+pub const READINGS: [Reading; 10] = [
+    Reading::of((1, 256, 2), 2025e9),
+    Reading::of((1, 256, 4), 2683e9),
+    Reading::of((2, 128, 2), 2032e9),
+    Reading::of((2, 128, 4), 2680e9),
+    Reading::of((2, 256, 2), 2784e9),
+    Reading::of((2, 256, 4), 3049e9),
+    Reading::of((4, 128, 2), 2788e9),
+    Reading::of((4, 128, 4), 2978e9),
+    Reading::of((4, 256, 2), 3087e9),
+    Reading::of((4, 256, 4), 3079e9),
+];
+
+impl Reading {
+    const fn of((ctas, threads, loads): (i64, u32, u32), measured: f64) -> Reading {
+        Reading {
+            ctas,
+            threads,
+            loads,
+            measured,
+        }
+    }
+
+    /// Bytes that its model reads, on so many multiprocessors.
+    pub fn bytes(&self, workers: i64) -> i64 {
+        2 * Self::ROWS * self.columns(workers)
+    }
+
+    /// Rows of the matrix that is read.
+    const ROWS: i64 = 32_768;
+
+    /// Columns of it: a line of 64 for each CTA.
+    fn columns(&self, workers: i64) -> i64 {
+        64 * self.ctas * workers
+    }
+
+    /// A product of one row with a matrix, both inputs, whose time is that of reading the matrix.
+    ///
+    /// # Errors
+    /// It cannot be imported.
+    pub fn model(&self, workers: i64) -> Result<Model, Error> {
+        let mut b = GraphBuilder::new("reading", Arc::new(WeightStore::new()));
+        let (rows, columns) = (Dim::Known(Self::ROWS), self.columns(workers));
+        let x = b.input("x", DType::BF16, vec![Dim::Known(1), rows.clone()]);
+        let w = b.input("w", DType::BF16, vec![rows, Dim::Known(columns)]);
+        let y = node(&mut b, product(&[0, 1], &[1, 2], &[0, 2]), &[x, w], "y");
+        Model::from_graph("reading", &b.finish(&[y]), &ModelOptions::default())
+    }
+
+    /// `target` with its threads and loads alone.
+    pub fn target(&self, mut target: Target) -> Target {
+        if let Some(gpu) = &mut target.gpu {
+            gpu.threads = vec![self.threads];
+            gpu.unrolls = vec![self.loads];
+            gpu.splits = vec![];
+        }
+        target
+    }
+}
+
 /// A product of input `x`, of `rows` by `k`, with the constant `w`.
 ///
 /// # Errors

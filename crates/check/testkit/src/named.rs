@@ -137,15 +137,26 @@ impl Built {
         name
     }
 
-    fn port(&mut self, field: u64, name: &str, d: DType, shape: &[u64]) {
-        let sizes: Vec<String> = shape.iter().map(u64::to_string).collect();
-        let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
-        let v = value(name, number(d), &sizes);
+    fn port(&mut self, field: u64, name: &str, d: DType, sizes: &[&str]) {
+        let v = value(name, number(d), sizes);
         self.graph = std::mem::take(&mut self.graph).sub(field, &v);
     }
 
-    fn input(&mut self, name: &str, d: DType, shape: &[u64], (lo, hi): (f64, f64)) -> String {
-        self.port(11, name, d, shape);
+    fn input(&mut self, name: &str, d: DType, shape: &[u64], range: (f64, f64)) -> String {
+        let sizes: Vec<String> = shape.iter().map(u64::to_string).collect();
+        let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
+        self.open_input((name, &sizes), d, shape, range)
+    }
+
+    /// An input whose sizes the model leaves open where they are names, with a `shape` to try it.
+    fn open_input(
+        &mut self,
+        (name, sizes): (&str, &[&str]),
+        d: DType,
+        shape: &[u64],
+        (lo, hi): (f64, f64),
+    ) -> String {
+        self.port(11, name, d, sizes);
         let seed = 1000 + self.inputs.len();
         self.inputs.push(json!({
             "name": name, "dtype": numpy(d), "shape": shape, "seed": seed, "lo": lo, "hi": hi,
@@ -156,7 +167,14 @@ impl Built {
     }
 
     fn output(&mut self, name: &str, shape: &[u64]) {
-        self.port(12, name, self.dtype, shape);
+        let sizes: Vec<String> = shape.iter().map(u64::to_string).collect();
+        let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
+        self.open_output((name, &sizes), shape);
+    }
+
+    /// As [`Built::open_input`].
+    fn open_output(&mut self, (name, sizes): (&str, &[&str]), shape: &[u64]) {
+        self.port(12, name, self.dtype, sizes);
         let meta = json!({"dtype": numpy(self.dtype), "shape": shape});
         self.outputs.insert(name.into(), meta);
     }
@@ -323,15 +341,58 @@ fn bert(tokens: u64) -> Built {
     b
 }
 
+/// A language model with rotary embeddings, grouped heads and gated layers, as Llama's are, for one token behind others.
+pub struct Decoder {
+    /// Type of weights and caches.
+    pub dtype: DType,
+    /// Tokens that the inputs to try it have in their caches.
+    pub past: u64,
+    /// Layers.
+    pub layers: u64,
+    /// Elements of a token.
+    pub width: u64,
+    /// Heads of queries, heads of keys and values, and elements of each.
+    pub heads: [u64; 3],
+    /// Elements between the two products of a layer.
+    pub hidden: u64,
+    /// Words it knows.
+    pub words: u64,
+    /// Tokens that it has places for.
+    pub places: u64,
+}
+
 /// Llama 3.2 of 1 B parameters, one token behind so many others, in bf16.
 fn llama(past: u64) -> Built {
-    let mut b = Built::new(DType::BF16);
-    let (width, heads, groups, head, hidden, words) = (2048, 32, 8, 64, 8192, 128_256);
-    let ids = b.input("input_ids", DType::I64, &[1, 1], (0.0, words as f64));
-    let place = b.numbers(&[1, 1], &[past as i64]);
-    let table = b.weight(&[words, width], 1.0);
+    decoder(&Decoder {
+        dtype: DType::BF16,
+        past,
+        layers: 16,
+        width: 2048,
+        heads: [32, 8, 64],
+        hidden: 8192,
+        words: 128_256,
+        places: 2048,
+    })
+}
+
+/// Writes a language model of these sizes to `dir/name`.
+///
+/// # Errors
+/// The folder cannot be written.
+pub fn write_decoder(name: &str, d: &Decoder, dir: &Path) -> io::Result<()> {
+    decoder(d).write(name, &dir.join(name))
+}
+
+/// Keys and values are of as many tokens as there are, and are called so that they are found to be a stream's state.
+fn decoder(d: &Decoder) -> Built {
+    let mut b = Built::new(d.dtype);
+    let (width, [heads, groups, head]) = (d.width, d.heads);
+    let ids = b.input("input_ids", DType::I64, &[1, 1], (0.0, d.words as f64));
+    let own = (d.past as f64, d.past as f64 + 1.0);
+    let place = b.input("position_ids", DType::I64, &[1, 1], own);
+    let table = b.weight(&[d.words, width], 1.0);
     let mut x = b.op("Gather", &[&table, &ids], &[]);
-    let turns = [0; 2].map(|_| b.weight(&[past + 1, head / 2], 1.0));
+    let turns = [0; 2].map(|_| b.weight(&[d.places, head / 2], 1.0));
     let norm = |b: &mut Built, x: &str| {
         let scale = b.weight(&[width], 1.0);
         b.op(
@@ -340,7 +401,9 @@ fn llama(past: u64) -> Built {
             &[float_attribute("epsilon", 1e-5)],
         )
     };
-    for layer in 0..16 {
+    let (many, length) = (groups.to_string(), head.to_string());
+    let sizes = |tokens| ["1", many.as_str(), tokens, length.as_str()];
+    for layer in 0..d.layers {
         let y = norm(&mut b, &x);
         let turned = |b: &mut Built, heads: u64| {
             let v = b.linear(&y, [width, heads * head], false);
@@ -354,10 +417,11 @@ fn llama(past: u64) -> Built {
         let (q, k) = (turned(&mut b, heads), turned(&mut b, groups));
         let v = b.linear(&y, [width, groups * head], false);
         let caches = ["key", "value"].map(|what| {
-            let name = format!("past_{what}.{layer}");
-            b.input(&name, DType::BF16, &[1, groups, past, head], (-1.0, 1.0))
+            let name = format!("past_key_values.{layer}.{what}");
+            let shape = [1, groups, d.past, head];
+            b.open_input((&name, &sizes("past")), d.dtype, &shape, (-1.0, 1.0))
         });
-        let present = ["key", "value"].map(|what| format!("present_{what}.{layer}"));
+        let present = ["key", "value"].map(|what| format!("present.{layer}.{what}"));
         let (a, inputs) = (
             b.fresh(),
             [&q, &k, &v, &String::new(), &caches[0], &caches[1]],
@@ -369,24 +433,24 @@ fn llama(past: u64) -> Built {
             &[&a, &present[0], &present[1]],
             &counts.map(|(n, v)| int_attribute(n, v)),
         );
-        present
-            .iter()
-            .for_each(|p| b.output(p, &[1, groups, past + 1, head]));
-        let a = b.linear(&a, [width, width], false);
+        for p in &present {
+            b.open_output((p, &sizes("present")), &[1, groups, d.past + 1, head]);
+        }
+        let a = b.linear(&a, [heads * head, width], false);
         x = b.op("Add", &[&x, &a], &[]);
         let y = norm(&mut b, &x);
-        let gate = b.linear(&y, [width, hidden], false);
+        let gate = b.linear(&y, [width, d.hidden], false);
         let half = b.op("Sigmoid", &[&gate], &[]);
         let gate = b.op("Mul", &[&gate, &half], &[]);
-        let up = b.linear(&y, [width, hidden], false);
+        let up = b.linear(&y, [width, d.hidden], false);
         let y = b.op("Mul", &[&gate, &up], &[]);
-        let y = b.linear(&y, [hidden, width], false);
+        let y = b.linear(&y, [d.hidden, width], false);
         x = b.op("Add", &[&x, &y], &[]);
     }
     let x = norm(&mut b, &x);
     // The table of words once more.
     let turned = b.op("Transpose", &[&table], &[ints_attribute("perm", &[1, 0])]);
     let y = b.op("MatMul", &[&x, &turned], &[]);
-    b.output(&y, &[1, 1, words]);
+    b.output(&y, &[1, 1, d.words]);
     b
 }

@@ -2,7 +2,7 @@
 //! against a session that is handed the cache anew for every token.
 use layout::DType;
 use shopfloor::{Dim, DimBox, ModelOptions, Session, Tensor};
-use testkit::zoo;
+use testkit::{named, zoo};
 
 const TOKENS: usize = 32;
 const PROMPT: &[i64] = &[11, 7, 5, 3];
@@ -144,5 +144,62 @@ fn a_decoder_decodes_in_place() {
     let models = ["llama_gqa_ts", "gpt2_kv"];
     for (_, name) in (0..).zip(models).filter(|(i, _)| share.picks(*i)) {
         decode(name);
+    }
+}
+
+/// Keys that are turned by their place are written by two kernels, a half each, behind the past that lies there.
+#[test]
+fn keys_that_are_turned_stay_in_place() {
+    let small = named::Decoder {
+        dtype: DType::F32,
+        past: 3,
+        layers: 2,
+        width: 64,
+        heads: [4, 2, 16],
+        hidden: 96,
+        words: 50,
+        places: 32,
+    };
+    let dir = tempfile::tempdir().expect("a folder");
+    named::write_decoder("small", &small, dir.path()).expect("a model");
+    let models = zoo::models_in(dir.path()).expect("a folder of models");
+    let prepared = models[0].prepare_temporary().expect("weights");
+    let session = |find_states| {
+        let options = ModelOptions {
+            find_states,
+            ..ModelOptions::default()
+        };
+        let builder = Session::builder().with_threads(2);
+        let builder = builder.with_model_options(options);
+        builder.commit_from_file(&prepared.model).expect("session")
+    };
+    let (streamed, plain) = (session(true), session(false));
+    let mut dims = DimBox::new();
+    dims.insert("past", 0, 31);
+    let mut stream = streamed.stream(&dims).expect("stream");
+    assert_eq!(stream.in_place().len(), 4, "every cache stays in place");
+    let empty = |name: &str| {
+        let t = Tensor::zeros(DType::F32, &[1, 2, 0, 16]).expect("an empty cache");
+        (name.to_string(), t)
+    };
+    let caches = (0..2).flat_map(|l| ["key", "value"].map(|w| format!("past_key_values.{l}.{w}")));
+    let mut cache: Vec<(String, Tensor)> = caches.map(|n| empty(&n)).collect();
+    let names = ["input_ids", "position_ids"].map(String::from);
+    for past in 0..8 {
+        let given = step_inputs(&names, &[(7 * past % 50) as i64], past);
+        let named: Vec<(&str, &Tensor)> = given.iter().map(|(n, t)| (n.as_str(), t)).collect();
+        let here = stream.run(&named).expect("a streamed token");
+        let mut all = named.clone();
+        all.extend(cache.iter().map(|(n, t)| (n.as_str(), t)));
+        let there = plain.run(&all).expect("a token").into_vec();
+        let words = |o: &[(String, Tensor)]| {
+            let found = o.iter().find(|(n, _)| !n.starts_with("present"));
+            found.expect("words").1.clone()
+        };
+        let d = testkit::compare::difference(&words(&here), &words(&there));
+        assert!(d <= 1e-5, "token {past}: {d:.2e} apart");
+        let caches = there.into_iter().filter(|(n, _)| n.starts_with("present."));
+        let name = |n: String| n.replace("present", "past_key_values");
+        cache = caches.map(|(n, t)| (name(n), t)).collect();
     }
 }

@@ -4,11 +4,11 @@ use crate::emulated_session::Emulated;
 use cuda_emulated::EmulatedGpu;
 use emit::ptx;
 use expr::{ExprBuilder, Monoid, functions};
-use graph::{GraphBuilder, Op};
+use graph::{GraphBuilder, Op, View};
 use kernel::{Schedule, TileProgram};
 use layout::{DType, Dim, DimBox};
-use plan::{Plan, PlanSegment, Step, StepWork, Timeline};
-use shopfloor::{Launch, Model, ModelOptions, Tensor};
+use plan::{Plan, PlanSegment, Step, StepWork, Timeline, Wait};
+use shopfloor::{Launch, Model, ModelOptions, Session, Tensor};
 use shopfloor_testkit::handwritten::{node, product, values};
 use shopfloor_testkit::tools::tool;
 use std::process::Command;
@@ -166,6 +166,78 @@ fn gated(pixels: Dim, top: i64, channels: usize, few: usize) -> Model {
         ..ModelOptions::default()
     };
     Model::from_graph("gated", &graph, &options).unwrap()
+}
+
+/// What a product of one row makes, and three sums of rows that each read it: its parts as `rows` rows, its squares as
+/// half as many, and what lies above zero.
+fn branches(rows: usize, columns: usize) -> Model {
+    let mut weights = WeightStore::new();
+    let (k, n) = (64, rows * columns);
+    let w = weights.add_tensor("w", values(DType::F32, &[k, n], 1));
+    let mut b = GraphBuilder::new("branches", Arc::new(weights));
+    let x = b.input("x", DType::F32, vec![Dim::ONE, Dim::from(k)]);
+    let w = b.weight(w.unwrap()).unwrap();
+    let y = node(&mut b, product(&[0, 2], &[2, 1], &[0, 1]), &[x, w], "y");
+    let map = |f: &dyn Fn(&mut ExprBuilder, u32) -> u32| {
+        let mut e = ExprBuilder::new();
+        let v = e.input(0, DType::F32);
+        let r = f(&mut e, v);
+        Op::Map(e.finish(&[r]))
+    };
+    let kinds = [
+        map(&|e, v| e.add(v, v)),
+        map(&|e, v| e.mul(v, v)),
+        map(&|e, v| functions::relu(e, v, DType::F32)),
+    ];
+    let mut outputs = vec![];
+    for (i, (kind, rows)) in kinds.into_iter().zip([rows, rows / 2, rows]).enumerate() {
+        let shape = [rows, n / rows].map(Dim::from).to_vec();
+        let seen = node(
+            &mut b,
+            Op::View(View::Reshape(shape)),
+            &[y],
+            &format!("seen{i}"),
+        );
+        let v = node(&mut b, kind, &[seen], &format!("v{i}"));
+        let sum = Op::Reduce {
+            monoid: Monoid::sum(DType::F32, DType::F32),
+            axes: vec![1],
+            keep: true,
+        };
+        outputs.push(node(&mut b, sum, &[v], &format!("sum{i}")));
+    }
+    let graph = b.finish(&outputs);
+    Model::from_graph("branches", &graph, &ModelOptions::default()).unwrap()
+}
+
+/// Steps that read what a step of a launch writes are part of it, also where the step before them is another reader.
+#[test]
+fn readers_of_one_value_are_part_of_one_launch() {
+    for (launch, rows, columns) in [
+        (Launch::Steps, 16, 24),
+        (Launch::Graph, 8, 40),
+        (Launch::Resident, 16, 24),
+    ] {
+        let b = bench("h100", launch, branches(rows, columns));
+        let plan = b.plan();
+        let steps: Vec<&Step> = plan.blocks().flat_map(|b| &b.steps).collect();
+        let beside = (1..steps.len()).any(|i| {
+            let waits = &steps[i].waits;
+            let before = |w: &Wait| matches!(w, Wait::Step(s) if *s as usize + 1 == i);
+            steps[i].joined && !waits.iter().any(before)
+        });
+        assert!(beside, "{:?}", joined(&plan));
+        let reference = Session::builder().commit(branches(rows, columns)).unwrap();
+        for seed in 3..6 {
+            let x = values(DType::F32, &[1, 64], seed);
+            let got = b.session.run(&[("x", &x)]).unwrap().into_vec();
+            let want = reference.run(&[("x", &x)]).unwrap().into_vec();
+            for ((name, a), (_, b)) in got.iter().zip(&want) {
+                let d = shopfloor_testkit::compare::difference(a, b);
+                assert!(d <= 1e-5, "{name}: {d:.2e} apart");
+            }
+        }
+    }
 }
 
 /// Steps that would have several tasks have one, and a launch has several of them in a row.

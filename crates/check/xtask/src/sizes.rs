@@ -26,8 +26,9 @@ const PROGRAMS: &[Program] = &[
         build: &["-p", "minimal", "--bin", "minimal"],
         profile: "dist-unwind",
         file: "minimal",
-        // A fifth of it is what unwinding takes: tables, and code that drops what a panic leaves.
-        most: Some(9_500_000),
+        // A fifth of it is what unwinding takes: tables, and code that drops what a panic leaves. It has 9.54 MB, which is
+        // no aim: the limit shows when it grows.
+        most: Some(9_600_000),
     },
     Program {
         name: "minimal",

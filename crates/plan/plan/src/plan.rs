@@ -337,8 +337,8 @@ pub struct Block {
 
 impl Step {
     /// Whether it may be [`Step::joined`] as step number `at`, behind `before`: both are kernels of one GPU whose code
-    /// is printed, and it has one task in all of the box `dims`, which needs all of that step, or needs some of its tasks
-    /// each that lie [interleaved](TileMap::Interleaved).
+    /// is printed, and it has one task in all of the box `dims`, which waits for some step and runs when all of `before` is
+    /// over, or needs some of that step's tasks each that lie [interleaved](TileMap::Interleaved).
     pub fn may_join(&self, before: &Step, at: usize, dims: &DimBox) -> bool {
         let one = || {
             let range = dims.bounds(&self.tasks);
@@ -351,7 +351,7 @@ impl Step {
             StepWork::Host { .. } => false,
         };
         let needs = |w: &Wait| match w {
-            Wait::Step(s) => *s as usize + 1 == at && one(),
+            Wait::Step(_) => one(),
             Wait::Tiles { step, map } => *step as usize + 1 == at && *map == TileMap::Interleaved,
         };
         self.device == before.device

@@ -131,6 +131,16 @@ impl<'a> Shared<'a> {
         all.into_iter().any(|v| v == self.past || v == self.present)
     }
 
+    /// Whether a kernel touches, by operand `o`, nothing of a row of the buffer before what is new begins: it begins there
+    /// or later, and goes forwards.
+    fn is_behind_the_past(&self, kernel: &Kernel, o: usize) -> bool {
+        let access = &kernel.operands[o].access;
+        let mut leaves = access.terms.iter().flat_map(|t| &t.leaves);
+        self.begin.provably_le(&access.offset)
+            && access.indexed.is_empty()
+            && leaves.all(|l| l.stride.provably_nonneg())
+    }
+
     /// Has a kernel's item go by the buffer's addresses; false where nothing is left to do for it.
     fn rewrite_item(&self, item: &mut Item) -> Result<bool, String> {
         let (past, present) = (self.past, self.present);
@@ -149,7 +159,7 @@ impl<'a> Shared<'a> {
             if args[o] == present
                 && kernel.operands[o].role == Role::Write
                 && !writes_nothing(kernel, args, past, present)
-                && kernel.operands[o].access.offset != self.begin
+                && !self.is_behind_the_past(kernel, o)
             {
                 return Err(fault("writes the present where the past lies"));
             }

@@ -32,7 +32,7 @@ pub enum RunError {
         got: String,
     },
     /// An input of the wrong shape.
-    #[error("input '{name}' has shape {got}, but the model takes {want}")]
+    #[error("input '{name}' has shape {got}, but the model takes {want}; give it in that shape")]
     Shape {
         /// Input.
         name: String,

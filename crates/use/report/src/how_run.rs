@@ -54,8 +54,16 @@ impl Worker {
 }
 
 impl HowRun {
-    /// For requests of `program` by `plan`, whose steps reach the device by `ways`.
-    pub fn of(plan: &Plan, program: Option<&Program>, ways: &BTreeSet<Way>) -> HowRun {
+    /// For requests of `program` by a plan, and by those of its branches and loop bodies, whose steps reach the device by
+    /// `ways`.
+    pub fn of(
+        (plan, inside): (&Plan, &[&Plan]),
+        program: Option<&Program>,
+        ways: &BTreeSet<Way>,
+    ) -> HowRun {
+        let all: Vec<&Plan> = std::iter::once(plan)
+            .chain(inside.iter().copied())
+            .collect();
         let asked = program.map_or_else(Default::default, |p| p.precision);
         let names: Vec<&str> = ways.iter().map(|w| w.name()).collect();
         HowRun {
@@ -63,7 +71,7 @@ impl HowRun {
                 false => Some(names.join(" + ")),
                 true => plan.leaves_gpu_idle().then(|| "none".into()),
             },
-            precision: crate::precision_text(plan, asked),
+            precision: crate::precision_text(&all, asked),
             ran_on: Vec::new(),
         }
     }

@@ -227,7 +227,7 @@ impl PlanView {
             kernels: None,
             unvalidated: false,
             device: None,
-            how: HowRun::of(plan, program, &BTreeSet::new()),
+            how: HowRun::of((plan, &[]), program, &BTreeSet::new()),
             ways: vec![],
             workers: device.map_or(1, |d| d.workers),
             dims: if plan.dims.is_empty() {

@@ -30,9 +30,10 @@ fn way(kernel: &Kernel, schedule: &Schedule) -> Option<&'static str> {
 
 /// What was asked for, and by what the steps of `plan` multiply f32, as `f32: 12 steps by multiply-adds`; `None`
 /// where no step does and nothing but the default was asked for.
-pub fn precision_text(plan: &Plan, asked: Precision) -> Option<String> {
+pub fn precision_text(plans: &[&Plan], asked: Precision) -> Option<String> {
     let mut ways: BTreeMap<&str, usize> = BTreeMap::new();
-    for step in plan.blocks().flat_map(|b| &b.steps) {
+    let blocks = plans.iter().flat_map(|p| p.blocks());
+    for step in blocks.flat_map(|b| &b.steps) {
         if let StepWork::Kernel {
             kernel, schedule, ..
         } = &step.work

@@ -111,9 +111,9 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "emulate",
         &[
-            "shopfloor emulate softmax.ptx --block 128 --arg buf:f32:64=iota --arg buf:f32:640=random:1 \\
+            "shopfloor emulate softmax.ptx --arg buf:f32:64=iota --arg buf:f32:640=random:1 \\
     --arg buf:f32:10=random:2 --arg out:f32:10 --arg s64:1",
-            "shopfloor emulate softmax.ptx --block 128 --arg buf:f32:64=iota --arg buf:f32:640=random:1 \\
+            "shopfloor emulate softmax.ptx --arg buf:f32:64=iota --arg buf:f32:640=random:1 \\
     --arg buf:f32:10=random:2 --arg out:f32:10 --arg s64:1 --on a100 --stalls",
         ],
     ),

@@ -90,6 +90,21 @@ fn a_kernel_runs_and_shows_what_it_wrote() {
 }
 
 #[test]
+fn ctas_have_the_threads_that_the_text_requires_unless_others_are_given() {
+    let text = SCALE.replacen("\n{", "\n.reqntid 64, 1, 1\n{", 1);
+    let path = file("scale64.ptx", &text);
+    let args = "--arg buf:f32:64=ones --arg out:f32:64 --arg f32:3 --arg u32:64 --json";
+    let args: Vec<&str> = args.split(' ').collect();
+    let (code, out, err) = emulate(&path, &args);
+    assert_eq!(code, 0, "{err}");
+    let v: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(v["buffers"]["1:out:f32:64"][63], 3.0);
+    let (code, _, err) = emulate(&path, &[&args[..], &["--block", "32"]].concat());
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("64x1x1"), "{err}");
+}
+
+#[test]
 fn what_is_wrong_is_said_with_its_line() {
     let path = file("scale2.ptx", SCALE);
     let args = [

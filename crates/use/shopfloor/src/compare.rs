@@ -1,5 +1,5 @@
 //! Outputs against a reference.
-use layout::Inserted;
+use layout::{DType, Inserted};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tensor::Tensor;
@@ -23,6 +23,22 @@ impl Default for Tolerance {
     }
 }
 
+impl Tolerance {
+    /// The default for outputs of a type: that of [`Tolerance::default`], or two units in the last place of the largest
+    /// element where that is more, as it is for f16 and bf16.
+    pub fn of(dtype: DType) -> Tolerance {
+        let digits = match dtype {
+            DType::F16 => 10,
+            DType::BF16 => 7,
+            _ => return Tolerance::default(),
+        };
+        Tolerance {
+            rtol: 2.0 * 0.5f64.powi(digits),
+            ..Tolerance::default()
+        }
+    }
+}
+
 /// An element.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Element {
@@ -39,6 +55,8 @@ pub struct Element {
 pub struct OutputComparison {
     /// Output's name.
     pub name: String,
+    /// Allowed difference.
+    pub tolerance: Tolerance,
     /// Whether it is within the tolerance.
     pub agrees: bool,
     /// `max|got - want| / max|want|`; none where shapes or dtypes differ.
@@ -52,8 +70,6 @@ pub struct OutputComparison {
 /// All outputs against a reference.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Allowed difference.
-    pub tolerance: Tolerance,
     /// Whether all agree.
     pub agrees: bool,
     /// Each output of the reference.
@@ -69,7 +85,7 @@ impl Comparison {
             (None, Some(w)) => format!(
                 "output '{}' differs from the reference: element {:?} is {} and should be {} (allowed: {} of the largest magnitude, plus {}); \
                  if that is expected, raise --rtol or --atol",
-                o.name, w.at, w.got, w.want, self.tolerance.rtol, self.tolerance.atol
+                o.name, w.at, w.got, w.want, o.tolerance.rtol, o.tolerance.atol
             ),
             (None, None) => format!("output '{}' differs from the reference", o.name),
         })
@@ -88,6 +104,7 @@ fn coordinates(shape: &[usize], mut i: usize) -> Vec<usize> {
 fn one(name: &str, got: Option<&Tensor>, want: &Tensor, tolerance: Tolerance) -> OutputComparison {
     let mut out = OutputComparison {
         name: name.into(),
+        tolerance,
         agrees: false,
         difference: None,
         worst: None,
@@ -101,8 +118,14 @@ fn one(name: &str, got: Option<&Tensor>, want: &Tensor, tolerance: Tolerance) ->
         return out;
     };
     if got.shape() != want.shape() {
+        let remedy = match (want.shape(), got.len().div_ceil(want.len().max(1))) {
+            ([n], every) if *n == got.len().div_ceil(every) => {
+                format!("where it holds every {every}th element, say --stride {every}")
+            }
+            _ => "compare with a reference for the same inputs".into(),
+        };
         out.problem = Some(format!(
-            "has shape {:?}, but the reference has {:?}; compare with a reference for the same inputs",
+            "has shape {:?}, but the reference has {:?}; {remedy}",
             got.shape(),
             want.shape()
         ));
@@ -180,14 +203,25 @@ pub fn compare(
     want: &[(String, Tensor)],
     tolerance: Tolerance,
 ) -> Comparison {
+    compare_by_type(got, want, |_| tolerance)
+}
+
+/// As [`compare`], with a tolerance for each type of output, such as [`Tolerance::of`].
+pub fn compare_by_type(
+    got: &[(String, Tensor)],
+    want: &[(String, Tensor)],
+    tolerance: impl Fn(DType) -> Tolerance,
+) -> Comparison {
     // The first of a name counts.
     let named: BTreeMap<&str, &Tensor> = got.iter().rev().map(|(n, t)| (n.as_str(), t)).inserted();
     let outputs: Vec<OutputComparison> = want
         .iter()
-        .map(|(name, w)| one(name, named.get(name.as_str()).copied(), w, tolerance))
+        .map(|(name, w)| {
+            let got = named.get(name.as_str()).copied();
+            one(name, got, w, tolerance(w.dtype()))
+        })
         .collect();
     Comparison {
-        tolerance,
         agrees: outputs.iter().all(|o| o.agrees),
         outputs,
     }

@@ -40,7 +40,9 @@ mod supervise;
 mod texts;
 
 pub use cache::Cache;
-pub use compare::{Comparison, Element, OutputComparison, Tolerance, compare, thinned};
+pub use compare::{
+    Comparison, Element, OutputComparison, Tolerance, compare, compare_by_type, thinned,
+};
 pub use devices::{Device, default_engine, engine_on};
 pub use division::divide;
 pub use error::{Cause, Error, ErrorKind};

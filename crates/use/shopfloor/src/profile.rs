@@ -146,7 +146,7 @@ fn how(session: &Session, ways: &BTreeSet<machine::Way>) -> HowRun {
     let first = session.runtime().plans().into_iter().next();
     let device = session.runtime().engine().device().clone();
     first.map_or_else(HowRun::default, |p| {
-        HowRun::of(p.plan(), Some(session.model().program()), ways).run_by(
+        HowRun::of((p.plan(), &[]), Some(session.model().program()), ways).run_by(
             p.plan(),
             device.machine(),
             device.workers(),

@@ -18,7 +18,8 @@ const BATCHES: [i64; 2] = [8, 64];
 struct Subject<'a> {
     machine: &'a Machine,
     target: Target,
-    plan: Plan,
+    /// The plan, and those of branches and loop bodies.
+    plans: Vec<&'a Plan>,
     now_s: f64,
 }
 
@@ -46,14 +47,21 @@ impl Subject<'_> {
 
     /// Blocks with the steps that run on the machine itself.
     fn own(&self) -> impl Iterator<Item = (&Block, usize, &Step)> {
-        let place = self.plan.devices.len().saturating_sub(1) as u32;
-        self.plan.blocks().flat_map(move |b| {
+        let blocks = self.plans.iter().flat_map(|p| {
+            let place = p.devices.len().saturating_sub(1) as u32;
+            p.blocks().map(move |b| (b, place))
+        });
+        blocks.flat_map(|(b, place)| {
             b.steps
                 .iter()
                 .enumerate()
                 .filter(move |(_, s)| s.device == place && !is_road(b, s))
                 .map(move |(i, s)| (b, i, s))
         })
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.plans.iter().flat_map(|p| p.blocks())
     }
 
     fn predicted(&self, phases: &[(&Work, Family)], whole: &Work) -> f64 {
@@ -132,7 +140,7 @@ fn fuse(s: &Subject) -> Advice {
     let mut pairs: Vec<(f64, String, f64)> = Vec::new();
     let mut taken: Vec<(*const Step, f64)> = Vec::new();
     let mut found: Vec<(f64, &Step, &Step, f64)> = Vec::new();
-    for block in s.plan.blocks() {
+    for block in s.blocks() {
         let own: Vec<&Step> = s
             .own()
             .filter(|(b, ..)| std::ptr::eq(*b, block))
@@ -265,7 +273,6 @@ fn layout(s: &Subject) -> Advice {
 /// Values that stay where they are made.
 fn on_device(s: &Subject, now: Option<WayTime>) -> Advice {
     let roads: Vec<&Step> = s
-        .plan
         .blocks()
         .flat_map(|b| b.steps.iter().filter(move |x| is_road(b, x)))
         .collect();
@@ -306,7 +313,7 @@ fn launch(s: &Subject, now: Option<WayTime>, ways: &[WayTime]) -> Advice {
             MachineKind::Gpu => "nothing is known of another way than to launch its steps.".into(),
         });
     };
-    let n: u64 = s.plan.blocks().map(|b| b.steps.len() as u64).sum();
+    let n: u64 = s.blocks().map(|b| b.steps.len() as u64).sum();
     let between = |t: &WayTime| {
         let between = (t.seconds - t.bodies_s).max(0.0);
         format!(
@@ -424,17 +431,19 @@ fn storage(s: &Subject, model: &Model, again: &dyn Fn(&Model) -> Result<Whole, E
         Err(e) => return none(format!("it cannot be planned with f16 storage: {e}.")),
     };
     let new_s = whole.seconds();
-    let bytes = |p: &Plan| -> f64 {
-        let steps = p.blocks().flat_map(|b| &b.steps);
+    let bytes = |plans: &[&Plan]| -> f64 {
+        let blocks = plans.iter().flat_map(|p| p.blocks());
+        let steps = blocks.flat_map(|b| &b.steps);
         steps.map(|s| s.cost_work.unique_bytes()).sum()
     };
-    let (was, is) = (bytes(&s.plan), bytes(&whole.plan));
+    let (was, is) = (bytes(&s.plans), bytes(&whole.plans()));
     let units = match rates(s.machine, NumType::F16) {
         (Some(r), now) if r > now && products(s) > 0.0 => format!(
             "products run at {} where f32 is done at {}, with sums in f32",
             units::flop_rate(r),
             units::flop_rate(now)
         ),
+        _ if products(s) <= 0.0 => "it has no products of f32".into(),
         _ => format!("{} multiplies f16 no faster than f32", s.machine.name),
     };
     s.advice(
@@ -464,7 +473,7 @@ fn batch(
                 r.lo
             ),
             None => {
-                "the model fixes its batch; exported with an open one it could be tried.".into()
+                "the batch is fixed, by the model or by --inputs; with an open one (--dim in place of --inputs, or exported so) it could be tried.".into()
             }
         };
         return vec![s.advice("batch", "", None, Computed::Replanned, why)];
@@ -533,7 +542,7 @@ pub fn advise(
         machine: &priced,
         target: target.clone(),
         now_s: whole.seconds(),
-        plan: whole.plan,
+        plans: whole.plans(),
     };
     let mut advice = vec![
         precision(&s, &model, &|precision| {
@@ -558,7 +567,7 @@ pub fn advise(
         model: model.program().name.clone(),
         dims: inputs::dims_text(&model, &dims),
         machine: machine.name.clone(),
-        how: whole.how,
+        how: whole.how.clone(),
         kernels: planning.kernels.label().into(),
         unvalidated: planning.kernels.unvalidated(machine),
         target: target.name,

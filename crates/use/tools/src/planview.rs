@@ -415,8 +415,10 @@ fn plan_over(
         None => (None, vec![]),
     };
     let by: BTreeSet<_> = way.iter().map(|t| t.way).inserted();
+    let inside = bodies.iter().flat_map(BodyView::all);
+    let inside: Vec<&Plan> = inside.filter_map(|b| b.plan.as_deref()).collect();
     Ok(Whole {
-        how: HowRun::of(&plan, Some(model.program()), &by),
+        how: HowRun::of((&plan, &inside), Some(model.program()), &by),
         way,
         ways,
         plan,

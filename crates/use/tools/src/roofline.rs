@@ -42,7 +42,11 @@ fn plan_of(model: &Model, machine: &Machine, planning: &Planning) -> Result<(Pla
 /// How the steps of `plan`, which is of `model`, reach `machine`.
 fn how(plan: &Plan, model: &Model, machine: &Machine) -> HowRun {
     let way = plan.request_way(machine, None).into_iter();
-    HowRun::of(plan, Some(model.program()), &way.map(|t| t.way).inserted())
+    HowRun::of(
+        (plan, &[]),
+        Some(model.program()),
+        &way.map(|t| t.way).inserted(),
+    )
 }
 
 /// The roofline of the operator that `text` writes: as textbooks count it, and as our kernel for

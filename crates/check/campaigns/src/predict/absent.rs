@@ -60,6 +60,8 @@ fn row(found: &ZooModel, machine: &Machine, precision: Precision) -> Result<Row,
     let inputs = found.inputs().map_err(|e| said(&e))?;
     let options = ModelOptions {
         precision,
+        // What a model says of itself is on the device from request to request, as its users have it.
+        find_states: true,
         ..ModelOptions::default()
     };
     let model = printed::opened_with(&prepared.model, &options)?;

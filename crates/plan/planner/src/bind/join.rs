@@ -30,17 +30,17 @@ impl BlockBuilder<'_> {
         }
     }
 
-    /// The steps of the launch that the last step so far is expected to be part of.
-    fn last_launch(&self) -> Option<Vec<Part<'_>>> {
+    /// Where the launch begins that the last step so far is expected to be part of.
+    fn last_launch(&self) -> Option<usize> {
         let mut from = self.block.steps.len().checked_sub(1)?;
         while from > 0 && (self.behind.contains(&from) || self.sums.contains(&from)) {
             from -= 1;
         }
-        self.block.steps[from..].iter().map(printed).collect()
+        Some(from)
     }
 
     /// The choice of one task for `asked`, which is to read and write `buffers`, in the launch of the step before it,
-    /// where it reads what that writes and takes less than `own`.
+    /// where it reads what a step of that launch writes and takes less than `own`.
     pub(super) fn in_launch(
         &mut self,
         asked: &Asked,
@@ -48,10 +48,11 @@ impl BlockBuilder<'_> {
         own: &Choice,
     ) -> Option<Choice> {
         let ctx = asked.ctx;
-        let (before, touch) = (self.block.steps.last()?, self.touches.last()?);
+        let (before, launch) = (self.block.steps.last()?, self.last_launch()?);
+        let written = |b: &BufferId| self.touches[launch..].iter().any(|t| t.writes.contains(b));
         let reads = |k: &Kernel| {
             let mut all = k.operands.iter().zip(buffers);
-            all.any(|(o, b)| o.role == Role::Read && touch.writes.contains(b))
+            all.any(|(o, b)| o.role == Role::Read && written(b))
         };
         let follows = before.device == asked.place && !self.block.is_road(before);
         // A step of one task needs no other choice.
@@ -63,7 +64,8 @@ impl BlockBuilder<'_> {
         let was = own.parts.as_ref().map_or(own.cost.time_s, |p| p.seconds);
         let limit = was + ctx.machine.joined_s(1);
         let (choice, what) = self.memo.one_task(asked, limit)?;
-        let times = handovers(ctx, &self.last_launch()?, (&choice.schedule, &choice.work))?;
+        let parts: Option<Vec<Part>> = self.block.steps[launch..].iter().map(printed).collect();
+        let times = handovers(ctx, &parts?, (&choice.schedule, &choice.work))?;
         let seconds = choice.cost.time_s - ctx.machine.joined_s(times);
         if seconds >= was {
             return None;

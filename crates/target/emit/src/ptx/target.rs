@@ -185,7 +185,6 @@ pub fn target(arch: &str) -> Target {
 /// sectors, 0.97 and 0.98, and all of it in the rounds in which every multiprocessor has a tile).
 fn efficiencies() -> EfficiencyTable {
     let default = Efficiencies::default()
-        .with_level("device", 0.85)
         .with_level("L2", 0.8)
         .with_level("shared", 0.8)
         .with_unit("tensor", 0.7)

@@ -54,6 +54,8 @@ pub struct KernelInfo {
     pub registers: u32,
     /// Threads of a CTA at most.
     pub max_threads: u32,
+    /// Threads of a CTA along x, y and z, where the text says that there must be so many (`.reqntid`).
+    pub required_threads: Option<[u32; 3]>,
     /// Whether its CTAs may depend on each other, or on the host.
     pub communicates: bool,
     /// Whether it waits for the kernels before it (`griddepcontrol.wait`), so that it may be launched while they run.
@@ -101,6 +103,7 @@ impl Module {
             local_bytes: k.local_bytes,
             registers: k.rows32.saturating_add(k.rows64.saturating_mul(2)),
             max_threads: bound.min(1024),
+            required_threads: k.reqntid,
             communicates: k.communicates,
             waits: k.waits,
         })

@@ -57,7 +57,9 @@ impl ReportArgs {
         if let Some(other) = other {
             page = page.with_against(other);
         }
-        Ok(pages::save(&page, path)?)
+        pages::save(&page, path)?;
+        crate::output::note(&format!("wrote {path}"));
+        Ok(())
     }
 }
 

@@ -27,20 +27,15 @@ pub struct Args {
     /// CTAs along x, y and z
     #[arg(long, value_name = "X,Y,Z", default_value = "1")]
     grid: String,
-    /// Threads of a CTA along x, y and z
-    #[arg(long, value_name = "X,Y,Z", default_value = "32")]
-    block: String,
+    /// Threads of a CTA along x, y and z [default: what the text requires (.reqntid), else 32]
+    #[arg(long, value_name = "X,Y,Z")]
+    block: Option<String>,
     /// An argument, in order: TYPE:VALUE (u32:7, f32:1.5), a buffer that is filled and not shown
     /// (buf:TYPE:COUNT=WITH, where WITH is zeros, ones, iota, random:SEED or FILE.npy), or one that is
     /// shown afterwards (out:TYPE:COUNT, which nothing has written, or with = as above). Types are
     /// f32 f64 f16 bf16, s8 to s64 and u8 to u64. emit prints tensor:N+... for a kernel that takes
     /// buffer N, counted from 0, as a tensor too
-    #[arg(
-        long = "arg",
-        value_name = "ARG",
-        allow_hyphen_values = true,
-        verbatim_doc_comment
-    )]
+    #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
     args: Vec<String>,
     /// Dynamic shared memory of a CTA
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = crate::args::whole::<u32>(0..))]
@@ -294,8 +289,16 @@ fn number(t: DType, tensor: &Tensor, k: usize) -> String {
     match t {
         DType::U64 => (tensor.get_i64(k) as u64).to_string(),
         t if integer(t) => tensor.get_i64(k).to_string(),
-        DType::F64 => tensor.get_f64(k).to_string(),
-        _ => (tensor.get_f64(k) as f32).to_string(),
+        DType::F64 => digits(tensor.get_f64(k), tensor.get_f64(k)),
+        _ => digits(tensor.get_f64(k) as f32, tensor.get_f64(k)),
+    }
+}
+
+/// The fewest digits that tell `v` from its type's other values; with a power of ten where its `size` is large or small.
+fn digits<T: std::fmt::Display + std::fmt::LowerExp>(v: T, size: f64) -> String {
+    match size == 0.0 || !size.is_finite() || (1e-5..1e9).contains(&size.abs()) {
+        true => v.to_string(),
+        false => format!("{v:e}"),
     }
 }
 
@@ -494,9 +497,16 @@ pub fn run(a: Args) -> Done {
     for arg in &a.args {
         args.push(argument(arg, &mut machine, &mut buffers)?);
     }
+    let block = match &a.block {
+        Some(given) => three(given)?,
+        None => {
+            let info = module.info(&kernel).map_err(|e| failed(e, &a.file))?;
+            info.required_threads.unwrap_or([32, 1, 1])
+        }
+    };
     let launch = Launch {
         grid: three(&a.grid)?,
-        block: three(&a.block)?,
+        block,
         shared: a.shared,
         args,
         seed: a.seed,

@@ -9,7 +9,10 @@ use std::path::PathBuf;
 pub struct Args {
     /// Measurements, as CSV or CSV in gzip, told apart by their first line: of kernels
     /// (source,gpu,op,params,dtype,measured_us,note), of whole models
-    /// (source,gpu,framework,model,mode,batch,...), or of decoding (source,gpu,n_gpu,framework,model,quant,...)
+    /// (source,gpu,framework,model,mode,batch,...), or of decoding (source,gpu,n_gpu,framework,model,quant,...).
+    /// Kernels: op is linear, bmm, gemm, conv_fwd, add, mul, div, pow, each also with _scalar, relu, gelu, tanh,
+    /// softmax or layernorm; params such as m=64;n=64;k=64, b=8 or rows=64;cols=64; dtype is fp32, fp64, fp16,
+    /// fp16acc32, fp16storage_fp32math, bf16 or int8
     #[arg(long, value_name = "FILE")]
     measurements: PathBuf,
     /// Only rows of this GPU, as the column gpu of the file names it or as the catalog does, such as a100

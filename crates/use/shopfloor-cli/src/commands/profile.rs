@@ -76,6 +76,7 @@ pub fn run(a: Args) -> Done {
             false => report::chrome_trace(&profile, &timeline).into_bytes(),
         };
         shopfloor::write_file(path, bytes)?;
+        output::note(&format!("wrote {path}"));
     }
     if a.json {
         output::json(&profile)

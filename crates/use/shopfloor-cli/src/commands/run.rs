@@ -16,7 +16,8 @@ pub struct Args {
     /// Compare the outputs with those of an npz file; exit code 4 when they differ
     #[arg(long, value_name = "FILE")]
     compare: Option<String>,
-    /// Allowed difference, relative to the output's largest magnitude [default: 0.0001]
+    /// Allowed difference, relative to the output's largest magnitude [default: 0.0001, of f16
+    /// 0.002, of bf16 0.016]
     #[arg(long, requires = "compare", value_parser = args::tolerance)]
     rtol: Option<f64>,
     /// Allowed difference besides [default: 0]
@@ -69,6 +70,8 @@ struct OutputSummary {
     min: Option<f64>,
     mean: Option<f64>,
     max: Option<f64>,
+    /// Elements that are NaN, or infinite: smallest, mean and largest are of the others.
+    not_finite: usize,
     first: Vec<f64>,
     /// The first elements where they are texts or items of a sequence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -126,14 +129,15 @@ fn summary(name: &str, t: &Tensor) -> OutputSummary {
             min: None,
             mean: None,
             max: None,
+            not_finite: 0,
             first: Vec::new(),
             texts: texts.chain(items).take(6).collect(),
         };
     }
-    let (mut lo, mut hi, mut sum) = (f64::INFINITY, f64::NEG_INFINITY, 0.0);
-    for i in 0..t.len() {
-        let v = t.get_f64(i);
-        (lo, hi, sum) = (lo.min(v), hi.max(v), sum + v);
+    let (mut lo, mut hi, mut sum, mut finite) = (f64::INFINITY, f64::NEG_INFINITY, 0.0, 0);
+    let all = (0..t.len()).map(|i| t.get_f64(i));
+    for v in all.filter(|v| v.is_finite()) {
+        (lo, hi, sum, finite) = (lo.min(v), hi.max(v), sum + v, finite + 1);
     }
     let some = |v: f64| v.is_finite().then_some(v);
     OutputSummary {
@@ -141,12 +145,9 @@ fn summary(name: &str, t: &Tensor) -> OutputSummary {
         dtype: t.dtype().to_string(),
         shape: t.shape().to_vec(),
         min: some(lo),
-        mean: if t.is_empty() {
-            None
-        } else {
-            some(sum / t.len() as f64)
-        },
+        mean: some(sum / f64::from(finite)),
         max: some(hi),
+        not_finite: t.len() - finite as usize,
         first: (0..t.len().min(6)).map(|i| t.get_f64(i)).collect(),
         texts: Vec::new(),
     }
@@ -231,8 +232,14 @@ fn completed(
                 1 => ("input", "is missing; give it"),
                 _ => ("inputs", "are missing; give them"),
             };
+            let others = given.iter().filter(|g| !names.contains(&g.0));
+            let others: Vec<String> = others.map(|g| format!("'{}'", g.0)).collect();
+            let others = match others.len() {
+                0 => String::new(),
+                _ => format!("; {} was given, which is no input of it", others.join(", ")),
+            };
             return Err(Failure::Usage(format!(
-                "{}: {inputs} {} {them} by --inputs FILE.npz or --inputs {first}=FILE.npy (`shopfloor inspect` shows dtypes and shapes), or random values by --random",
+                "{}: {inputs} {} {them} by --inputs FILE.npz or --inputs {first}=FILE.npy (`shopfloor inspect` shows dtypes and shapes), or random values by --random{others}",
                 a.model,
                 list.join(", ")
             )));
@@ -312,10 +319,12 @@ fn compared(a: &Args, outputs: &[(String, Tensor)]) -> Result<Option<Comparison>
         None => Ok(None),
         Some(path) => {
             let want = data::read_npz(path)?;
-            let d = Tolerance::default();
-            let tolerance = Tolerance {
-                rtol: a.rtol.unwrap_or(d.rtol),
-                atol: a.atol.unwrap_or(d.atol),
+            let tolerance = |dtype| {
+                let d = Tolerance::of(dtype);
+                Tolerance {
+                    rtol: a.rtol.unwrap_or(d.rtol),
+                    atol: a.atol.unwrap_or(d.atol),
+                }
             };
             let thin: Vec<(String, Tensor)> = outputs
                 .iter()
@@ -326,7 +335,7 @@ fn compared(a: &Args, outputs: &[(String, Tensor)]) -> Result<Option<Comparison>
                     )
                 })
                 .collect();
-            Ok(Some(shopfloor::compare(&thin, &want, tolerance)))
+            Ok(Some(shopfloor::compare_by_type(&thin, &want, tolerance)))
         }
     }
 }
@@ -391,6 +400,8 @@ pub fn run(a: Args) -> Done {
         let plan = session.plan(&inputs::box_of(model, &inputs::sizes_of(model, &given)))?;
         refuse(&a.model, &planview::fallbacks_of(&plan))?;
     }
+    drop(waiting);
+    let waiting = Progress::spinner("running");
     let began = Instant::now();
     let outputs = session.run(&borrowed)?;
     let first_run = began.elapsed().as_secs_f64() * 1e3;
@@ -407,6 +418,7 @@ pub fn run(a: Args) -> Done {
     let outputs = outputs.into_vec();
     if let Some(path) = &a.outputs {
         data::write_npz(path, &outputs)?;
+        output::note(&format!("wrote {path}"));
     }
     fitting(&a, &labels, &outputs)?;
     let comparison = compared(&a, &outputs)?;
@@ -501,6 +513,14 @@ fn text(
                 figure(hi)
             );
             let _ = writeln!(out, "    begins {}{more}", first.join(", "));
+        }
+        if s.not_finite > 0 {
+            let _ = writeln!(
+                out,
+                "    {} of {} elements are NaN or infinite",
+                s.not_finite,
+                tensor.len()
+            );
         }
         if !s.texts.is_empty() {
             let _ = writeln!(out, "    begins {}", s.texts.join(", "));

@@ -14,7 +14,7 @@ pub struct Args {
     /// Walk through the bundled two-layer model instead [default for --on: a100]
     #[arg(long, conflicts_with = "model")]
     tour: bool,
-    /// Step, by number or name [default: the costliest]
+    /// Step, by number or name [default: the kernel that takes longest]
     #[arg(long, value_name = "STEP", conflicts_with = "node")]
     step: Option<String>,
     /// Node of the model, by name or a part of it: the step that it is in

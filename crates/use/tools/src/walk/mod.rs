@@ -211,7 +211,7 @@ fn chosen(plans: &[&Plan], options: &WalkOptions) -> Result<(usize, &'static str
             // Copies between devices and what the host does are not what the machine was named for.
             let own = most(&|s| s.device == last && !s.nodes.is_empty());
             match own.or_else(|| most(&|_| true)) {
-                Some(i) => Ok((i, "the costliest step")),
+                Some(i) => Ok((i, "the kernel that takes longest")),
                 None => usage(
                     "the plan has no steps to walk through: nothing of the model is computed"
                         .into(),

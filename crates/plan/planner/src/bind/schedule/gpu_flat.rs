@@ -363,7 +363,8 @@ impl Flat<'_> {
     }
 
     /// As [`Flat::rows`] for a product of few rows whose larger factor lies along the columns: lanes read neighbouring
-    /// columns, several each at once, and the others of the team are in other warps.
+    /// columns, several each at once, and the others of the team are in other warps. A CTA of more threads than others have
+    /// asks memory for more at once.
     fn columns(&self, out: &mut Vec<Candidate>) {
         let (space, kernel) = (self.space, self.space.kernel);
         let Some(largest) = space.main_input() else {
@@ -380,7 +381,10 @@ impl Flat<'_> {
         let operand = &kernel.operands[largest as usize];
         let widest = self.gpu.load_bytes.iter().max().map_or(0, |b| b * 8);
         let most = (widest / operand.dtype.bits().max(1)).clamp(1, EACH);
-        for &threads in self.gpu.threads.iter().rev() {
+        let widest = self.gpu.threads.last().map(|t| 2 * t);
+        let fits = widest.filter(|&t| t <= self.threads_of_one()[1]);
+        let all = self.gpu.threads.iter().copied().chain(fits);
+        for threads in all.rev() {
             for (lanes, narrower) in [(32, 0), (32, 1), (32, 2), (8, 0)] {
                 let each = most >> narrower;
                 let columns = i64::from(lanes * each);
@@ -391,10 +395,11 @@ impl Flat<'_> {
                 }
                 let tile = |&axis: &AxisId| AxisTile {
                     axis,
-                    tile: if axis == unit {
-                        columns
-                    } else {
-                        space.extent(axis)
+                    tile: match axis == unit {
+                        true => columns,
+                        // Rows are one task's, which reads the factor once for them; parts of a sum are apart.
+                        false if space.stride(largest, axis) == 0 => space.extent(axis),
+                        false => 1,
                     },
                 };
                 let cut: Vec<AxisTile> = self.order.iter().map(tile).collect();

@@ -13,6 +13,9 @@ type Combine<'c, 'a> = &'c mut dyn FnMut(&mut Lower<'a>, &[Reg], &[Reg]) -> Resu
 /// Neighbours that are gone through together along an axis that every thread goes over.
 const WHOLE_EACH: u32 = 4;
 
+/// Values that the threads of a CTA exchange through shared memory between two barriers at most.
+const EXCHANGED: usize = 2048;
+
 /// Whether sums of this type need no rounding: they have a form of their own.
 fn exact_as_it_is(d: DType) -> bool {
     matches!(
@@ -171,14 +174,11 @@ impl<'a> Lower<'a> {
             }
             Ok(())
         })?;
-        for (at, part) in list {
-            let mut sum = self.b.get(part);
-            if apart {
-                let sums = self.across(over, vec![sum], &mut |l, x, y| {
-                    Ok(vec![l.b.binary(Binary::Add, x[0], y[0])])
-                })?;
-                sum = sums[0];
-            }
+        let mut sums: Vec<Reg> = list.iter().map(|(_, part)| self.b.get(*part)).collect();
+        if apart {
+            sums = self.added_across(over, &sums)?;
+        }
+        for ((at, _), mut sum) in list.into_iter().zip(sums) {
             let mut own = self.owner(acc);
             if !held {
                 let exists = self.exists(&axes, &at);
@@ -194,6 +194,21 @@ impl<'a> Lower<'a> {
             })?;
         }
         Ok(())
+    }
+
+    /// `sums` of all threads along the axes `over`, added up; several between two barriers.
+    fn added_across(&mut self, over: &[AxisId], sums: &[Reg]) -> Result<Vec<Reg>> {
+        let together = (EXCHANGED / self.map.threads as usize).max(1);
+        let mut out = vec![];
+        for some in sums.chunks(together) {
+            out.extend(self.across(over, some.to_vec(), &mut |l, x, y| {
+                let pairs = x.iter().zip(y);
+                Ok(pairs
+                    .map(|(&x, &y)| l.b.binary(Binary::Add, x, y))
+                    .collect())
+            })?);
+        }
+        Ok(out)
     }
 
     /// Combines the state in `parts` with what `m` lifts of `args` at `here`.
