@@ -12,7 +12,7 @@ pub mod lab;
 pub mod memory;
 pub mod mutate;
 pub mod named;
-mod onnx_file;
+pub mod onnx_file;
 pub mod operators;
 pub mod printed;
 pub mod random;

@@ -2,7 +2,7 @@
 
 /// A protobuf message under construction.
 #[derive(Clone, Default)]
-pub(crate) struct Msg(pub Vec<u8>);
+pub struct Msg(pub Vec<u8>);
 
 fn varint(mut v: u64, out: &mut Vec<u8>) {
     while v >= 0x80 {
@@ -13,12 +13,14 @@ fn varint(mut v: u64, out: &mut Vec<u8>) {
 }
 
 impl Msg {
+    /// It with a whole number as a field.
     pub fn int(mut self, field: u64, v: u64) -> Msg {
         varint(field << 3, &mut self.0);
         varint(v, &mut self.0);
         self
     }
 
+    /// It with bytes as a field.
     pub fn bytes(mut self, field: u64, bytes: &[u8]) -> Msg {
         varint(field << 3 | 2, &mut self.0);
         varint(bytes.len() as u64, &mut self.0);
@@ -26,34 +28,36 @@ impl Msg {
         self
     }
 
+    /// It with a text as a field.
     pub fn text(self, field: u64, text: &str) -> Msg {
         self.bytes(field, text.as_bytes())
     }
 
+    /// It with a message as a field.
     pub fn sub(self, field: u64, m: &Msg) -> Msg {
         self.bytes(field, &m.0)
     }
 }
 
 /// A node of operator `op`.
-pub(crate) fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> Msg {
+pub fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> Msg {
     let m = inputs.iter().fold(Msg::default(), |m, i| m.text(1, i));
     let m = outputs.iter().fold(m, |m, o| m.text(2, o));
     m.text(4, op)
 }
 
 /// A whole number as an attribute.
-pub(crate) fn int_attribute(name: &str, v: u64) -> Msg {
+pub fn int_attribute(name: &str, v: u64) -> Msg {
     Msg::default().text(1, name).int(3, v).int(20, 2)
 }
 
 /// A graph as an attribute.
-pub(crate) fn graph_attribute(name: &str, g: &Msg) -> Msg {
+pub fn graph_attribute(name: &str, g: &Msg) -> Msg {
     Msg::default().text(1, name).sub(6, g).int(20, 5)
 }
 
 /// What a graph takes or gives: sizes that are numbers are known, others names.
-pub(crate) fn value(name: &str, dtype: u64, shape: &[&str]) -> Msg {
+pub fn value(name: &str, dtype: u64, shape: &[&str]) -> Msg {
     let shape = shape.iter().fold(Msg::default(), |m, d| {
         let dim = match d.parse() {
             Ok(n) => Msg::default().int(1, n),
@@ -68,7 +72,7 @@ pub(crate) fn value(name: &str, dtype: u64, shape: &[&str]) -> Msg {
 }
 
 /// A float as an attribute.
-pub(crate) fn float_attribute(name: &str, v: f32) -> Msg {
+pub fn float_attribute(name: &str, v: f32) -> Msg {
     let mut m = Msg::default().text(1, name);
     // Field 2, four bytes.
     m.0.push(2 << 3 | 5);
@@ -77,7 +81,7 @@ pub(crate) fn float_attribute(name: &str, v: f32) -> Msg {
 }
 
 /// Whole numbers as an attribute.
-pub(crate) fn ints_attribute(name: &str, all: &[i64]) -> Msg {
+pub fn ints_attribute(name: &str, all: &[i64]) -> Msg {
     let m = Msg::default().text(1, name);
     let m = all.iter().fold(m, |m, &v| m.int(8, v as u64));
     m.int(20, 7)

@@ -1,5 +1,5 @@
 //! Plans over the CPU and a GPU, cut where the predicted time is least: what the cut promises, where
-//! steps go when the road between the two is slow or fast, and that such plans are right.
+//! steps go when the link between the two is slow or fast, and that such plans are right.
 use graph::{ContractSpec, GraphBuilder, Op, Origin};
 use layout::{DType, Dim, DimBox};
 use machine::{Source, Sourced};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tensor::WeightStore;
 use testkit::zoo;
 
-/// The A100 with the road to its host `factor` times as fast, latency included.
+/// The A100 with the link to its host `factor` times as fast, latency included.
 fn a100(factor: f64) -> Machine {
     let mut m = machines::find("a100").expect("machine");
     for l in &mut m.links {
@@ -87,7 +87,7 @@ fn cut(model: &Model, gpu: &Machine, dims: &DimBox) -> Plan {
 /// Devices of the steps of a model's nodes, copies left out.
 fn places(plan: &Plan) -> Vec<(String, u32)> {
     let blocks = plan.blocks();
-    let all = blocks.flat_map(|b| b.steps.iter().filter(|s| !device::is_road(b, s)));
+    let all = blocks.flat_map(|b| b.steps.iter().filter(|s| !device::is_transfer(b, s)));
     all.map(|s| (s.name.clone(), s.device)).collect()
 }
 
@@ -102,9 +102,9 @@ fn small_steps_stay_and_large_ones_go_where_the_road_allows_it() {
     };
     // The small product ends before its operands could be on the GPU.
     assert_eq!(at(&a100(1.0)), [1, 1, 1, 0]);
-    // A road of 3 MB/s carries no matrix.
+    // A link of 3 MB/s carries no matrix.
     assert_eq!(at(&a100(1e-4)), [0, 0, 0, 0]);
-    // A road, and launches, that take no time: a GPU is the faster one for everything.
+    // A link, and launches, that take no time: a GPU is the faster one for everything.
     assert_eq!(at(&eager(1e6)), [1, 1, 1, 1]);
     let plan = cut(&model, &a100(1.0), &none);
     let why = plan.whys.iter().find(|w| w.pass == "cut").expect("a why");
@@ -137,17 +137,17 @@ fn unified() -> Machine {
 fn no_copies_are_predicted_where_memory_is_one() {
     let model = large_and_small();
     let none = DimBox::new();
-    let road = |m: &Machine| -> (usize, f64) {
+    let link = |m: &Machine| -> (usize, f64) {
         let plan = cut(&model, m, &none);
         plan.clone().verify().expect("a valid plan");
         let blocks = plan.blocks();
-        let all = blocks.flat_map(|b| b.steps.iter().filter(|s| device::is_road(b, s)));
+        let all = blocks.flat_map(|b| b.steps.iter().filter(|s| device::is_transfer(b, s)));
         let times: Vec<f64> = all.map(|s| s.predicted.time_s).collect();
         (times.len(), times.iter().sum())
     };
-    let (copies, seconds) = road(&a100(1.0));
+    let (copies, seconds) = link(&a100(1.0));
     assert!(copies > 0 && seconds > 0.0);
-    let (copies, seconds) = road(&unified());
+    let (copies, seconds) = link(&unified());
     assert!(copies > 0 && seconds == 0.0, "{copies} {seconds}");
     let plan = cut(&model, &unified(), &none);
     let why = plan.whys.iter().find(|w| w.pass == "cut").expect("a why");
@@ -205,9 +205,9 @@ fn no_cut_is_predicted_to_take_longer_than_a_device_alone() {
             let rounding = 1e-9;
             assert!(
                 got <= cpu + rounding && got <= far + rounding,
-                "{name} of {size}, road {factor}: {got} s, CPU alone {cpu}, GPU {far}"
+                "{name} of {size}, link {factor}: {got} s, CPU alone {cpu}, GPU {far}"
             );
-            // A faster road never makes the best cut worse.
+            // A faster link never makes the best cut worse.
             assert!(got <= before + rounding, "{name} {factor}");
             before = got;
             let list = places(&both);

@@ -13,7 +13,7 @@ use tensor::WeightStore;
 
 const N: usize = 32;
 /// An A100 of which the file says that kernels start at once, that its clock is many times as fast, and that
-/// the road to it takes no time.
+/// the link to it takes no time.
 fn promised() -> Machine {
     let mut m = machines::find("a100").expect("machine");
     for text in [

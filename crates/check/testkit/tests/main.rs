@@ -54,6 +54,7 @@ mod split;
 mod split_attention;
 mod split_rows;
 mod state_on_device;
+mod stream_states;
 mod streamed_resident;
 mod tensor_copies;
 mod vendor_costs;

@@ -163,7 +163,7 @@ fn copied_once(plan: &plan::Plan) -> Result<(), String> {
             };
             let bytes = b.buffers[from as usize].bytes;
             let whole = b.buffers[to as usize].bytes == bytes;
-            if b.is_road(s) && whole && !brought.insert((from, place(to), bytes)) {
+            if b.is_transfer(s) && whole && !brought.insert((from, place(to), bytes)) {
                 return Err(format!("'{}' brings what is there already", s.name));
             }
         }

@@ -362,7 +362,7 @@ impl Unit {
     }
 }
 
-/// A road between two places of memory (PCIe, NVLink, the socket's own memory bus).
+/// A link between two places of memory (PCIe, NVLink, the socket's own memory bus).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {

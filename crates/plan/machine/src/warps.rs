@@ -53,7 +53,7 @@ pub struct Warps {
     /// Machine instructions by what runs them, as [`Pipe::ALL`] lists it.
     pub turns: [f64; Pipe::ALL.len()],
     /// Bytes that shared memory and L1 are busy for: whole sectors, and a turn of the banks for each line.
-    pub near: f64,
+    pub l1: f64,
     /// Bytes that loads want of operands, and bytes of the sectors that hold them.
     pub wanted: f64,
     /// See [`Warps::wanted`].
@@ -81,7 +81,7 @@ impl Warps {
     pub fn times(mut self, n: f64) -> Warps {
         self.turns.iter_mut().for_each(|t| *t *= n);
         for v in [
-            &mut self.near,
+            &mut self.l1,
             &mut self.wanted,
             &mut self.loaded,
             &mut self.stored,
@@ -98,7 +98,7 @@ impl std::ops::AddAssign<&Warps> for Warps {
             .iter_mut()
             .zip(o.turns)
             .for_each(|(a, b)| *a += b);
-        self.near += o.near;
+        self.l1 += o.l1;
         self.wanted += o.wanted;
         self.loaded += o.loaded;
         self.stored += o.stored;
@@ -127,9 +127,9 @@ pub struct WarpRates {
     /// Cycles until a lone load is there, from shared memory, the nearest cache and main memory.
     pub shared: f64,
     /// See [`WarpRates::shared`].
-    pub near: f64,
+    pub l1: f64,
     /// See [`WarpRates::shared`].
-    pub far: f64,
+    pub memory: f64,
     /// Bytes of the nearest cache per cycle: a line's tag is looked up in one.
     pub line: f64,
 }
@@ -153,7 +153,7 @@ impl WarpRates {
     /// shares of these bytes with the cycles that it takes, the farthest first.
     pub fn answers(&self, m: &Machine, work: &Work, asked: f64) -> Vec<(f64, f64)> {
         let clock = m.workers.clock_hz.value;
-        let (mut out, mut before, mut nearer) = (vec![], 1.0, self.near);
+        let (mut out, mut before, mut nearer) = (vec![], 1.0, self.l1);
         for (i, loaded) in beyond(m, work) {
             let share = (loaded / asked.max(1.0)).min(before);
             out.push((before - share, nearer));
@@ -243,7 +243,7 @@ impl Machine {
             (lanes > 0.0).then_some(lanes)
         };
         let shared = self.level("shared")?;
-        let near = self.level("L1").unwrap_or(shared);
+        let l1 = self.level("L1").unwrap_or(shared);
         let fma = lanes(UnitClass::Fma, NumType::F32, 2.0)?;
         let alu = lanes(UnitClass::Simple, NumType::I32, 1.0)
             .or(lanes(UnitClass::Simple, NumType::F32, 1.0))
@@ -281,9 +281,9 @@ impl Machine {
             matrix: 4.0 * steps,
             barrier: 5.0 * steps,
             shared: shared.latency_s.value * clock,
-            near: near.latency_s.value * clock,
-            far: self.memory().latency_s.value * clock,
-            line: per_cycle(near),
+            l1: l1.latency_s.value * clock,
+            memory: self.memory().latency_s.value * clock,
+            line: per_cycle(l1),
         })
     }
 }

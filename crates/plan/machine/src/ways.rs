@@ -218,7 +218,7 @@ impl WayCosts {
     }
 }
 
-/// What is known of a machine and its road to the host, for one request.
+/// What is known of a machine and its link to the host, for one request.
 struct Pricing<'a> {
     m: &'a Machine,
     ways: WayCosts,

@@ -357,7 +357,7 @@ fn rooflines_at_every_level() {
     assert_eq!(r.bound.to_string(), "compute:tensor");
     near(r.seconds, 2.0 * 4096f64.powi(3) / 312e12, 1e-9);
     assert_eq!(d.roof, 312e12);
-    // Over PCIe it would be the road that bounds; it is shown and does not count.
+    // Over PCIe it would be the link that bounds; it is shown and does not count.
     let h = r.level("host").unwrap();
     assert!(!h.counts && h.seconds > r.seconds);
     assert_eq!(r.memory().unwrap().level, "device");

@@ -7,7 +7,7 @@ fn a_gpu_has_rates_and_a_cpu_none() {
     let r = gpu.warp_rates().unwrap();
     // 64 lanes of an SM over four schedulers: a warp's 32 take two cycles.
     assert_eq!((r.schedulers, r.turn(Pipe::Fma)), (4.0, 2.0));
-    assert!((r.line - 128.0).abs() < 1.0 && r.far > r.near);
+    assert!((r.line - 128.0).abs() < 1.0 && r.memory > r.l1);
     let mut turns = [0.0; Pipe::ALL.len()];
     turns[Pipe::Fma as usize] = 100.0;
     assert_eq!(r.issue(&turns), 50.0);
@@ -31,7 +31,7 @@ fn loads_are_answered_as_far_away_as_their_bytes_are() {
             .map(|(share, cycles)| share * cycles)
             .sum::<f64>()
     };
-    assert_eq!(mean(&work, 1e6), r.near);
+    assert_eq!(mean(&work, 1e6), r.l1);
     for i in gpu
         .level_index("L2")
         .into_iter()
@@ -39,7 +39,7 @@ fn loads_are_answered_as_far_away_as_their_bytes_are() {
     {
         work.add_traffic(i, 1e6, 0.0);
     }
-    assert!((mean(&work, 1e6) - r.far).abs() < 1e-6);
-    assert!((mean(&work, 2e6) - (r.near + r.far) / 2.0).abs() < 1e-6);
-    assert_eq!(r.answers(&gpu, &work, 2e6)[0], (0.5, r.far));
+    assert!((mean(&work, 1e6) - r.memory).abs() < 1e-6);
+    assert!((mean(&work, 2e6) - (r.l1 + r.memory) / 2.0).abs() < 1e-6);
+    assert_eq!(r.answers(&gpu, &work, 2e6)[0], (0.5, r.memory));
 }

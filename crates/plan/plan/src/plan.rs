@@ -400,7 +400,7 @@ impl Block {
     }
 
     /// Whether `step`, one of this block's, copies between the memories of two places.
-    pub fn is_road(&self, step: &Step) -> bool {
+    pub fn is_transfer(&self, step: &Step) -> bool {
         match &step.work {
             StepWork::Kernel { args, .. } => {
                 let place = |&b: &BufferId| self.buffers.get(b as usize).map(|b| b.place);

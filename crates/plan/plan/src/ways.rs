@@ -48,7 +48,7 @@ fn carried(block: &Block, step: &Step) -> Option<(f64, bool)> {
     let StepWork::Kernel { kernel, args, .. } = &step.work else {
         return None;
     };
-    if !block.is_road(step) {
+    if !block.is_transfer(step) {
         return None;
     }
     let of = |role: Role| {
@@ -122,7 +122,7 @@ impl Plan {
     /// The devices that compute something: those of steps that do more than copy from one to another.
     pub fn computing(&self) -> BTreeSet<u32> {
         let of = |b: &Block| {
-            let own = b.steps.iter().filter(|s| !b.is_road(s));
+            let own = b.steps.iter().filter(|s| !b.is_transfer(s));
             own.map(|s| s.device).collect::<Vec<_>>()
         };
         self.blocks().flat_map(of).collect()

@@ -1,6 +1,7 @@
 //! State that stays in place between requests: the past that comes in and the present that goes
 //! out share one buffer, laid out for the largest extent of the axis that grows. What was copied
 //! from one to the other is not copied any more.
+use crate::bind::late::missing;
 use crate::bind::why;
 use kernel::{Access, Kernel, Role, Stmt, Term};
 use layout::{Dim, DimBox, Layout, Leaf};
@@ -27,13 +28,22 @@ pub(crate) fn alias(
 ) -> (Vec<StateValue>, Option<Program>) {
     let mut done: Option<Program> = None;
     let mut values = Vec::new();
+    // A request over several plans hands values on as tensors.
+    let whole = match program.segments.as_slice() {
+        [Segment::Straight(items)] => !missing(program, items, dims),
+        _ => false,
+    };
     for pair in &program.states {
         let current = done.as_ref().unwrap_or(program);
         let name = program
             .inputs
             .get(pair.input as usize)
             .map_or(String::new(), |&v| program.value(v).name.clone());
-        match share(current, *pair, dims) {
+        let shared = match whole {
+            true => share(current, *pair, dims),
+            false => Err("a request is more than one block of steps".into()),
+        };
+        match shared {
             Ok((value, next, dropped)) => {
                 let saved = match dropped {
                     0 => "nothing was copied between them".to_string(),
@@ -131,14 +141,30 @@ impl<'a> Shared<'a> {
         all.into_iter().any(|v| v == self.past || v == self.present)
     }
 
-    /// Whether a kernel touches, by operand `o`, nothing of a row of the buffer before what is new begins: it begins there
-    /// or later, and goes forwards.
+    /// Whether a kernel touches, by operand `o`, nothing of any row of the buffer before what is new begins: it begins there
+    /// or later in the first row, goes forwards, and goes from row to row by whole rows alone.
     fn is_behind_the_past(&self, kernel: &Kernel, o: usize) -> bool {
-        let access = &kernel.operands[o].access;
-        let mut leaves = access.terms.iter().flat_map(|t| &t.leaves);
-        self.begin.provably_le(&access.offset)
-            && access.indexed.is_empty()
-            && leaves.all(|l| l.stride.provably_nonneg())
+        let (access, g) = (&kernel.operands[o].access, &self.of_present);
+        let mut last = access.offset.clone();
+        for t in &access.terms {
+            for l in &t.leaves {
+                let count = match t.leaves.len() {
+                    1 => &kernel.axes[t.axis as usize].extent,
+                    _ => &l.extent,
+                };
+                if !l.stride.provably_nonneg() {
+                    return false;
+                }
+                if l.stride.exact_div(&g.to).is_none() {
+                    last = last + (count.clone() - Dim::ONE) * l.stride.clone();
+                }
+            }
+        }
+        let in_first_row = g
+            .dims
+            .bounds(&(g.to.clone() - last))
+            .is_some_and(|r| r.lo > 0);
+        in_first_row && access.indexed.is_empty() && self.begin.provably_le(&access.offset)
     }
 
     /// Has a kernel's item go by the buffer's addresses; false where nothing is left to do for it.

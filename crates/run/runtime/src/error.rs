@@ -116,6 +116,14 @@ pub enum RunError {
         /// Reason, and the remedy.
         why: String,
     },
+    /// A request of a model whose state lies in a stream.
+    #[error(
+        "input '{name}' is state that stays in a stream from message to message, which a request by itself has not; open a stream, or load the model without state (leave out --state)"
+    )]
+    StateAlone {
+        /// The input.
+        name: String,
+    },
     /// It could not be scheduled.
     #[error("the request cannot be scheduled: {0}")]
     Refused(String),

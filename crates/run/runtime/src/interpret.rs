@@ -228,6 +228,11 @@ fn run_block<'v>(
     (env, counted): (&Env, bool),
     states: Option<States<'_>>,
 ) -> Result<(), RunError> {
+    if let (Some(s), None) = (b.states.first(), &states) {
+        return Err(RunError::StateAlone {
+            name: b.inputs[s.input as usize].name.clone(),
+        });
+    }
     let symbols = values(&b.symbols, env);
     let mut outputs: Vec<Tensor> = Vec::new();
     for (i, p) in b.outputs.iter().enumerate() {

@@ -51,6 +51,22 @@ pub struct Stream {
     linger: Duration,
 }
 
+/// Refuses a plan over less than a stream asked for: its state would begin in the middle.
+fn covered(asked: &DimBox, planned: &DimBox) -> Result<(), RunError> {
+    for (name, r) in asked.iter() {
+        let Some(p) = planned.get(name).filter(|p| (p.lo, p.hi) != (r.lo, r.hi)) else {
+            continue;
+        };
+        return Err(RunError::Stream {
+            why: format!(
+                "no plan covers {name}={}..{} as a whole, only {}..{}; open it over that, or over less",
+                r.lo, r.hi, p.lo, p.hi
+            ),
+        });
+    }
+    Ok(())
+}
+
 impl Stream {
     pub(crate) fn new(session: &Arc<Session>, dims: &DimBox) -> Result<Stream, RunError> {
         let program = session.program();
@@ -75,6 +91,7 @@ impl Stream {
         };
         if program.states.iter().any(grows) {
             let epoch = session.stream_epoch(dims)?;
+            covered(dims, &epoch.plan.plan().dims)?;
             // With control flow no plan is one block, and state goes from output to input.
             if let Some(block) = block_of(&epoch) {
                 let input = |port: u32| {

@@ -2,7 +2,7 @@
 use cuda::DeviceInfo;
 use ptx_emulator::{Counts, InstructionTimes};
 
-/// The road between host and device.
+/// The link between host and device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
     /// Bytes per second, each way.

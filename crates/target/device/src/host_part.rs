@@ -55,8 +55,8 @@ pub struct HostView<'a> {
 }
 
 /// Whether `step` copies between the memories of two places.
-pub fn is_road(block: &Block, step: &Step) -> bool {
-    block.is_road(step)
+pub fn is_transfer(block: &Block, step: &Step) -> bool {
+    block.is_transfer(step)
 }
 
 impl HostMemory {
@@ -279,7 +279,7 @@ impl HostPart {
             names: BTreeMap::new(),
         };
         for (i, s) in steps.iter().enumerate() {
-            if s.device != 0 || is_road(block, s) {
+            if s.device != 0 || is_transfer(block, s) {
                 continue;
             }
             let (reads, writes) = args(block, s);

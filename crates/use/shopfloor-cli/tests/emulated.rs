@@ -368,7 +368,7 @@ fn the_textbook_case_is_shown_both_ways() {
 #[test]
 fn two_devices_share_a_plan() {
     let onnx = model("model.onnx");
-    // The CPU is faster for one picture; a fast GPU for thousands, whose road is in the plan.
+    // The CPU is faster for one picture; a fast GPU for thousands, whose link is in the plan.
     for (dim, on) in [
         ("batch=1", "cpu+a100"),
         ("batch=8192", "zen5-2core+h100"),

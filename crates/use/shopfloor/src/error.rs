@@ -108,7 +108,7 @@ fn kind_of_run(e: &RunError) -> ErrorKind {
         | RunError::StreamFull { .. }
         | RunError::Refused(_) => ErrorKind::Refused,
         RunError::Cancelled => ErrorKind::Cancelled,
-        RunError::Stream { .. } => ErrorKind::Usage,
+        RunError::Stream { .. } | RunError::StateAlone { .. } => ErrorKind::Usage,
         _ => ErrorKind::Failed,
     }
 }

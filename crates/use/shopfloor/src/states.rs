@@ -75,20 +75,30 @@ pub(crate) fn by_name(graph: &Graph) -> Vec<(String, String)> {
     found
 }
 
-/// Refuses pairs that name no input or no output.
+/// Refuses pairs that name no input or no output, or one that another pair names.
 pub(crate) fn known(graph: &Graph, states: &[(String, String)]) -> Result<(), crate::Error> {
     let names = |all: &[ValueId]| -> Vec<String> {
         all.iter().map(|&v| graph.value(v).name.clone()).collect()
     };
     let (inputs, outputs) = (names(&graph.inputs), names(&graph.outputs));
-    for (input, output) in states {
-        for (what, name, all) in [("input", input, &inputs), ("output", output, &outputs)] {
-            if !all.contains(name) {
-                return Err(crate::Error::Usage(format!(
-                    "state '{input}={output}': the model has no {what} '{name}'; it has {}",
-                    all.join(", ")
-                )));
-            }
+    let each = states.iter().flat_map(|s| {
+        let named = [("input", &s.0, &inputs), ("output", &s.1, &outputs)];
+        named.map(|(what, name, all)| (s, what, name, all))
+    });
+    for ((input, output), what, name, all) in each.clone() {
+        if !all.contains(name) {
+            return Err(crate::Error::Usage(format!(
+                "state '{input}={output}': the model has no {what} '{name}'; it has {}",
+                all.join(", ")
+            )));
+        }
+    }
+    for ((input, output), what, name, _) in each.clone() {
+        let others = each.clone().filter(|e| (e.1, e.2) == (what, name));
+        if others.count() > 1 {
+            return Err(crate::Error::Usage(format!(
+                "state '{input}={output}': {what} '{name}' is part of another state, too; leave one of them out"
+            )));
         }
     }
     Ok(())

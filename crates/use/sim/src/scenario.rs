@@ -113,7 +113,7 @@ pub struct DeviceSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecondDeviceSpec {
-    /// The machine that it is described as, as [`DeviceSpec::machine`]: its link to the host is the road
+    /// The machine that it is described as, as [`DeviceSpec::machine`]: its link to the host is the link
     /// between the two.
     pub machine: String,
     /// What is wrong with the description, as [`DeviceSpec::truth`].

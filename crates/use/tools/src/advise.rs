@@ -2,7 +2,7 @@
 use crate::fleet::{batch_of, dims_with};
 use crate::planview;
 use crate::targets::Planning;
-use device::is_road;
+use device::is_transfer;
 use kernel::{Family, Role, Target};
 use layout::{Arrange, DimBox};
 use machine::{MachineKind, NumType, Phase, UnitClass, WayTime, Work, predict_phases};
@@ -55,7 +55,7 @@ impl Subject<'_> {
             b.steps
                 .iter()
                 .enumerate()
-                .filter(move |(_, s)| s.device == place && !is_road(b, s))
+                .filter(move |(_, s)| s.device == place && !is_transfer(b, s))
                 .map(move |(i, s)| (b, i, s))
         })
     }
@@ -272,15 +272,15 @@ fn layout(s: &Subject) -> Advice {
 
 /// Values that stay where they are made.
 fn on_device(s: &Subject, now: Option<WayTime>) -> Advice {
-    let roads: Vec<&Step> = s
+    let transfers: Vec<&Step> = s
         .blocks()
-        .flat_map(|b| b.steps.iter().filter(move |x| is_road(b, x)))
+        .flat_map(|b| b.steps.iter().filter(move |x| is_transfer(b, x)))
         .collect();
     let copies: f64 = match now {
         Some(way) => way.copies_s,
-        None => roads.iter().map(|r| r.predicted.time_s).sum(),
+        None => transfers.iter().map(|r| r.predicted.time_s).sum(),
     };
-    if roads.is_empty() {
+    if transfers.is_empty() {
         return s.advice(
             "on device",
             "",
@@ -289,7 +289,7 @@ fn on_device(s: &Subject, now: Option<WayTime>) -> Advice {
             "nothing is copied between memories.",
         );
     }
-    let bytes: f64 = roads.iter().map(|r| r.cost_work.unique_read).sum();
+    let bytes: f64 = transfers.iter().map(|r| r.cost_work.unique_read).sum();
     s.advice(
         "on device",
         "keep inputs and outputs on the device",
@@ -297,7 +297,7 @@ fn on_device(s: &Subject, now: Option<WayTime>) -> Advice {
         Computed::Repredicted,
         format!(
             "{} move {} between host and device in {}; bound or unified buffers, and state that stays in place, need none of them.",
-            units::plural(roads.len() as u64, "copy").replace("copys", "copies"),
+            units::plural(transfers.len() as u64, "copy").replace("copys", "copies"),
             units::bytes(bytes),
             units::seconds(copies)
         ),

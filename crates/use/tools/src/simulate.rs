@@ -282,10 +282,10 @@ impl PlanBackend {
         let mut out = Vec::new();
         let steps = plan
             .blocks()
-            .flat_map(|b| b.steps.iter().map(move |s| (s, b.is_road(s))));
-        for ((step, road), real) in steps.zip(real) {
+            .flat_map(|b| b.steps.iter().map(move |s| (s, b.is_transfer(s))));
+        for ((step, link), real) in steps.zip(real) {
             // What is not the host's asks nothing of its workers and its memory.
-            let (tasks, memory) = match step.device == 0 && !road {
+            let (tasks, memory) = match step.device == 0 && !link {
                 true => {
                     let tasks = plan.dims.at_top(&step.tasks).unwrap_or(1).max(1) as u64;
                     (tasks, own)

@@ -27,7 +27,7 @@ pub fn vector_peak(lanes: u64, workers: u64, clock_hz: f64) -> f64 {
     2.0 * lanes as f64 * workers as f64 * clock_hz
 }
 
-/// Bytes that must be under way to keep a road of this bandwidth busy at this latency (Little's law).
+/// Bytes that must be under way to keep a link of this bandwidth busy at this latency (Little's law).
 pub fn bytes_in_flight(bandwidth: f64, latency_s: f64) -> f64 {
     bandwidth * latency_s
 }

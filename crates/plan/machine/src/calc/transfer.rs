@@ -1,4 +1,4 @@
-//! Batches over the road between host and device: copied, launched and copied back one after another;
+//! Batches over the link between host and device: copied, launched and copied back one after another;
 //! overlapped on streams; submitted as one graph; or served by a kernel that stays.
 
 use crate::Machine;
@@ -29,7 +29,7 @@ const GRAPH_GAP_S: f64 = 1.5e-6;
 const RING_S: f64 = 1e-6;
 
 impl Batches {
-    /// Batches of `bytes` each way over the machine's road to the host, with its launch and hand-off
+    /// Batches of `bytes` each way over the machine's link to the host, with its launch and hand-off
     /// costs. Copies take no time where host and device memory are one place.
     pub fn on(m: &Machine, bytes: f64, batches: u64, kernel_s: f64) -> Batches {
         let copy = if m.is_unified() || bytes <= 0.0 {

@@ -63,7 +63,7 @@ pub(super) fn names(plan: &Plan, k: &Block, b: &Blame, budget: &mut i64) -> Chec
             let before = at.checked_sub(1).map(|i| &list[i]);
             let may = || {
                 before.is_some_and(|x| {
-                    s.may_join(x, at, &plan.dims) && ![x, s].iter().any(|s| k.is_road(s))
+                    s.may_join(x, at, &plan.dims) && ![x, s].iter().any(|s| k.is_transfer(s))
                 })
             };
             b.need(!s.joined || may(), "joined", || {

@@ -226,11 +226,11 @@ impl<'a> BlockBuilder<'a> {
         let value = self.program.value(v);
         let elements = self.elements(&value.storage).unwrap_or(0).max(0) as usize;
         let bytes = value.dtype.bytes_for(elements).unwrap_or(0) as f64;
-        let road = |from, to| self.road_cost(from, to, bytes).time_s;
+        let link = |from, to| self.transfer_cost(from, to, bytes).time_s;
         CutValue {
             made,
             read: vec![],
-            seconds: [road(0, 1), road(1, 0)],
+            seconds: [link(0, 1), link(1, 0)],
         }
     }
 
@@ -258,7 +258,7 @@ impl<'a> BlockBuilder<'a> {
         let count = far[..items.len()].iter().filter(|f| **f).count();
         let crosses = |v: &&CutValue| v.read.iter().any(|&r| far[r] != far[v.made]);
         let copies = p.values.iter().filter(crosses).count();
-        let (road, all) = p.seconds(far);
+        let (link, all) = p.seconds(far);
         let alone = [false, true].map(|side| Alternative {
             what: format!("whatever {} has a form for, there", name(side)),
             predicted_s: p.seconds(&p.all_on(side)).1,
@@ -276,7 +276,7 @@ impl<'a> BlockBuilder<'a> {
             reason: format!(
                 "predicted {}, of which {} copying between the two: the least of all placements",
                 units::seconds(all),
-                units::seconds(road)
+                units::seconds(link)
             ),
         });
         for ((item, price), &side) in items.iter().zip(prices).zip(far) {

@@ -1,7 +1,7 @@
 //! The cut of a plan between two devices where its predicted time is least.
 //!
 //! What runs is placed on one of two sides, each with a time of its own there; what is made on one side
-//! and read on the other crosses the road between them, once however many read it. Steps follow each
+//! and read on the other crosses the link between them, once however many read it. Steps follow each
 //! other, so that times add: the least sum is a least cut of a network whose two ends are the devices,
 //! which a flow finds exactly.
 use std::collections::VecDeque;

@@ -88,7 +88,7 @@ impl BlockBuilder<'_> {
         let (before, step) = (&self.block.steps[i - 1], &self.block.steps[i]);
         let own = |s: &Step| {
             let g = mapping(s);
-            !self.block.is_road(s) && g.is_some_and(|g| g.code.is_none())
+            !self.block.is_transfer(s) && g.is_some_and(|g| g.code.is_none())
         };
         let walks = mapping(before).is_some_and(|g| g.walkers > 0);
         let there = before.device == step.device && own(before) && own(step);

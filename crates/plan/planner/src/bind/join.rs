@@ -54,7 +54,7 @@ impl BlockBuilder<'_> {
             let mut all = k.operands.iter().zip(buffers);
             all.any(|(o, b)| o.role == Role::Read && written(b))
         };
-        let follows = before.device == asked.place && !self.block.is_road(before);
+        let follows = before.device == asked.place && !self.block.is_transfer(before);
         // A step of one task needs no other choice.
         let several = own.parts.is_some() || own.work.tasks > 1;
         if !joins(ctx) || !follows || !several || !reads(asked.kernel) {
@@ -100,7 +100,7 @@ impl BlockBuilder<'_> {
         for i in 1..self.block.steps.len() {
             let launch = std::mem::replace(&mut first, i);
             let (before, s) = (&self.block.steps[i - 1], &self.block.steps[i]);
-            let copies = [before, s].iter().any(|s| self.block.is_road(s));
+            let copies = [before, s].iter().any(|s| self.block.is_transfer(s));
             let ctx = self.ctxs[s.device as usize];
             if copies || !s.may_join(before, i, self.ctx.dims) {
                 continue;

@@ -16,6 +16,7 @@ mod forecast;
 mod fusion;
 mod join;
 pub(crate) mod known;
+pub(crate) mod late;
 mod launch;
 pub(crate) mod memory;
 mod narrow;
@@ -46,12 +47,13 @@ use foldhash::HashMap;
 pub use forecast::{predict_again, predict_steps};
 use kernel::Target;
 use known::KnownSteps;
-use layout::{Arrange, DimBox, DimMap, Inserted, Symbols};
+use late::missing;
+use layout::{Arrange, DimBox, DimMap, Inserted};
 use machine::{Cost, Machine, MachineKind, units};
 pub use placement::Placement;
 use plan::{
-    Allotment, Alternative, Candidate, DeviceRef, Item, ItemWork, Observations, Plan, PlanError,
-    PlanSegment, Program, Segment, Serving, ValueIx, ValueOrigin, VerifiedPlan, Why,
+    Allotment, Alternative, Candidate, DeviceRef, Item, Observations, Plan, PlanError, PlanSegment,
+    Program, Segment, Serving, ValueIx, ValueOrigin, VerifiedPlan, Why,
 };
 use prior::Prior;
 pub use reassign::predict_over;
@@ -591,21 +593,6 @@ fn savings(program: &Program, ctx: &Ctx, whys: &mut [Why]) {
             });
         }
     }
-}
-
-/// Whether items use a symbol that the box does not have.
-fn missing(program: &Program, items: &[Item], dims: &DimBox) -> bool {
-    let mut used = Symbols::default();
-    for item in items {
-        if let ItemWork::Kernel { kernel, .. } = &item.work {
-            kernel.for_each_dim(&mut |d| used.add(d));
-        }
-        for v in item.reads().into_iter().chain(item.writes()) {
-            let v = program.value(v);
-            v.shape.iter().chain([&v.storage]).for_each(|d| used.add(d));
-        }
-    }
-    used.used().iter().any(|s| dims.get(s).is_none())
 }
 
 /// Ports of every straight segment, and of one more block at the end.

@@ -49,7 +49,7 @@ impl BlockBuilder<'_> {
         };
         let target = self.buffer(v, kind, None, to)?;
         self.of_value.insert((v, to), target);
-        self.road(init, v, (from, source), (to, target))?;
+        self.add_transfer(init, v, (from, source), (to, target))?;
         Ok(target)
     }
 
@@ -86,13 +86,13 @@ impl BlockBuilder<'_> {
                 BufferKind::Output(_)
             )
         {
-            self.road(false, v, (maker, made), (0, port))?;
+            self.add_transfer(false, v, (maker, made), (0, port))?;
         }
         Ok(())
     }
 
     /// The step that copies `v` between buffers on two devices.
-    fn road(
+    fn add_transfer(
         &mut self,
         init: bool,
         v: ValueIx,
@@ -108,7 +108,7 @@ impl BlockBuilder<'_> {
         let choice = schedule::choose(self.ctx, &kernel, &schedule::Facts::NONE, &mut unsaid)
             .map_err(|e| self.error(&value.name, e))?;
         let bytes = self.block.buffers[target as usize].bytes as f64;
-        let cost = self.road_cost(from, to, bytes);
+        let cost = self.transfer_cost(from, to, bytes);
         self.step(
             init,
             &name,
@@ -121,15 +121,19 @@ impl BlockBuilder<'_> {
     }
 
     /// What copying `bytes` between two devices' memories costs; nothing where they are one.
-    pub(super) fn road_cost(&self, from: u32, to: u32, bytes: f64) -> Cost {
+    pub(super) fn transfer_cost(&self, from: u32, to: u32, bytes: f64) -> Cost {
         let machine = |p: u32| self.ctxs[p as usize].machine;
-        road_cost((from, machine(from)), (to, machine(to)), bytes)
+        transfer_cost((from, machine(from)), (to, machine(to)), bytes)
     }
 }
 
 /// What copying `bytes` from one device's memory to another's costs; nothing where they are one. The host
 /// has the lower number.
-pub(super) fn road_cost((a, from): (u32, &Machine), (b, to): (u32, &Machine), bytes: f64) -> Cost {
+pub(super) fn transfer_cost(
+    (a, from): (u32, &Machine),
+    (b, to): (u32, &Machine),
+    bytes: f64,
+) -> Cost {
     let far = if a > b { from } else { to };
     if bytes == 0.0 || (far.kind == MachineKind::Gpu && far.is_unified()) {
         // There is nothing to copy, or both sides see one memory: what one made, the other reads where
@@ -139,8 +143,8 @@ pub(super) fn road_cost((a, from): (u32, &Machine), (b, to): (u32, &Machine), by
             ..Cost::zero()
         };
     }
-    // The far device's road to the host, or memory to memory.
-    let (road, bandwidth, latency) = {
+    // The far device's link to the host, or memory to memory.
+    let (link, bandwidth, latency) = {
         let link = far.links.iter().find(|l| l.to == "host");
         match link.filter(|_| far.kind == MachineKind::Gpu) {
             Some(l) => (&l.name, l.bandwidth.value, l.latency_s.value),
@@ -156,14 +160,14 @@ pub(super) fn road_cost((a, from): (u32, &Machine), (b, to): (u32, &Machine), by
     Cost {
         time_s: seconds + latency + fixed,
         levels: vec![Share {
-            name: road.into(),
+            name: link.into(),
             seconds,
         }],
         units: vec![],
         latency_s: latency,
         launch_s: fixed,
         bound: match seconds >= latency + fixed {
-            true => Bound::Memory(road.into()),
+            true => Bound::Memory(link.into()),
             false => Bound::Latency,
         },
         interval: (seconds, seconds + 2.0 * (latency + fixed)),

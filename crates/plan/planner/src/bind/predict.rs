@@ -355,7 +355,7 @@ fn touched(ctx: Ctx, w: &mut Work, warps: &Warps) {
         let now = w.traffic_at(i);
         let (mut loaded, mut stored) = (now.loaded, now.stored);
         if near {
-            (loaded, stored) = (warps.near, 0.0);
+            (loaded, stored) = (warps.l1, 0.0);
             near = false;
         } else if i < memory {
             stored = warps.stored.max(stored);

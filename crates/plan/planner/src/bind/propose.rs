@@ -379,7 +379,7 @@ pub(super) fn corrections(
         for block in s.plan.blocks() {
             let again = forecast::steps(s.plan, block);
             for (step, a) in block.steps.iter().zip(again) {
-                if step.device != place || block.is_road(step) {
+                if step.device != place || block.is_transfer(step) {
                     continue;
                 }
                 let own = |o: &&plan::Observation| o.session == s.session && o.step == step.name;

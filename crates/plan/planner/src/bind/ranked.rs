@@ -3,7 +3,7 @@
 //! the way to the host, its plain code, and the way back: all elements are compared with all, at once, where
 //! plain code compares far fewer, one after the other.
 use super::ctx::Ctx;
-use super::places::road_cost;
+use super::places::transfer_cost;
 use super::{schedule, why};
 use crate::kernels::builder::KernelBuilder;
 use expr::{Binary, Compare, Expr, ExprBuilder, Monoid, Unary};
@@ -158,14 +158,14 @@ impl Sorted {
             false => COMPARISON_S,
         };
         let n = gpu.top(&program.value(self.x).shape[self.axis]).max(2) as f64;
-        let road = |from: u32, to: u32, bytes: f64| {
+        let link = |from: u32, to: u32, bytes: f64| {
             let on = |p: u32| (p, if p == 0 { host } else { gpu.machine });
-            road_cost(on(from), on(to), bytes).time_s
+            transfer_cost(on(from), on(to), bytes).time_s
         };
-        road(1, 0, bytes(self.x))
+        link(1, 0, bytes(self.x))
             + count(self.x) * n.log2() * comparison
-            + road(0, 1, bytes(self.values))
-            + road(0, 1, bytes(self.indices))
+            + link(0, 1, bytes(self.values))
+            + link(0, 1, bytes(self.indices))
     }
 
     /// The kernels, and the value between them, which is to be number `ranks`.

@@ -1,12 +1,12 @@
 //! Changes of which device runs what, for plans cut between two.
 //!
-//! The description of each device is brought in line with what steps took there, that of the road between
+//! The description of each device is brought in line with what steps took there, that of the link between
 //! their memories with what copies took. The cut for the devices so corrected is held against the plan in
 //! use, predicted by the same descriptions: a step may go to the other device, or all of them.
 use super::Planner;
 use super::forecast::{self, StepForecast};
 use super::placement::Placement;
-use super::places::road_cost;
+use super::places::transfer_cost;
 use super::propose::{corrections, described};
 use kernel::Target;
 use layout::{Arrange, Inserted};
@@ -17,7 +17,7 @@ use plan::{
 };
 use std::collections::BTreeMap;
 
-/// Factors that are tried on the road's bandwidth and latency: a link may be of another generation, with
+/// Factors that are tried on the link's bandwidth and latency: a link may be of another generation, with
 /// fewer lanes, or a description off by units.
 const ROAD: [f64; 12] = [
     1.0 / 128.0,
@@ -49,7 +49,7 @@ impl Planner {
                 false => corrections((d as u32, machine, target), seen, serving),
             };
             if d > 0 {
-                changes.extend(self.road(seen, serving));
+                changes.extend(self.transfer(seen, serving));
             }
             let mut m = machine.clone();
             for c in &changes {
@@ -130,8 +130,8 @@ impl Planner {
         })
     }
 
-    /// What is wrong with the description of the road to the second device, from what copies took.
-    fn road(&self, seen: &Observations, serving: &[Serving]) -> Vec<Change> {
+    /// What is wrong with the description of the link to the second device, from what copies took.
+    fn transfer(&self, seen: &Observations, serving: &[Serving]) -> Vec<Change> {
         let [(host, _), (far, _)] = self.devices.as_slice() else {
             return Vec::new();
         };
@@ -142,7 +142,7 @@ impl Planner {
         let mut copies: Vec<(f64, (u32, u32), f64)> = Vec::new();
         for s in serving {
             for block in s.plan.blocks() {
-                for step in block.steps.iter().filter(|t| block.is_road(t)) {
+                for step in block.steps.iter().filter(|t| block.is_transfer(t)) {
                     let own =
                         |o: &&plan::Observation| o.session == s.session && o.step == step.name;
                     if let (Some(o), Some((bytes, way))) =
@@ -161,7 +161,7 @@ impl Planner {
         machine::explain_by(far, knobs.into(), &took, &|m, i| {
             let (bytes, (a, b), _) = copies[i];
             let on = |p: u32| (p, if p == 0 { host } else { m });
-            Some(road_cost(on(a), on(b), bytes).time_s)
+            Some(transfer_cost(on(a), on(b), bytes).time_s)
         })
     }
 }
@@ -182,10 +182,10 @@ pub fn predict_over(plan: &Plan, devices: &[(Machine, Target)]) -> Vec<Cost> {
     let mut out = Vec::new();
     for block in plan.blocks() {
         for (step, again) in block.steps.iter().zip(forecast::steps(plan, block)) {
-            let cost = match copied(block, step).filter(|_| block.is_road(step)) {
+            let cost = match copied(block, step).filter(|_| block.is_transfer(step)) {
                 Some((bytes, (a, b))) => {
                     let on = |p: u32| devices.get(p as usize).map(|d| (p, &d.0));
-                    on(a).zip(on(b)).map(|(a, b)| road_cost(a, b, bytes))
+                    on(a).zip(on(b)).map(|(a, b)| transfer_cost(a, b, bytes))
                 }
                 None => kernel(plan, step, again, devices),
             };
@@ -210,7 +210,7 @@ fn kernel(
 fn moved(was: &Plan, plan: &Plan) -> Option<String> {
     let places = |p: &Plan| -> BTreeMap<String, u32> {
         let all = p.blocks().flat_map(|b| {
-            let own = b.steps.iter().filter(|s| !b.is_road(s));
+            let own = b.steps.iter().filter(|s| !b.is_transfer(s));
             own.map(|s| (s.name.clone(), s.device))
         });
         all.inserted()

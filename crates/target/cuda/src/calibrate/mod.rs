@@ -1,4 +1,4 @@
-//! Measures a GPU with kernels of its own: what its memory, its units, its road to the host and its
+//! Measures a GPU with kernels of its own: what its memory, its units, its link to the host and its
 //! launches give, as a [`Machine`] whose figures say that they were measured.
 //!
 //! Everything that is timed by the GPU's clock is timed twice, with work and with twice of it or more, and

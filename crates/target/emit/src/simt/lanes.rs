@@ -18,7 +18,7 @@ const BLOCK_LINE: u32 = 128;
 
 /// What one instruction of a warp touches.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Touch {
+pub(crate) struct Footprint {
     /// Sectors and lines of an operand.
     pub sectors: f64,
     pub lines: f64,
@@ -28,12 +28,12 @@ pub(crate) struct Touch {
     pub bytes: f64,
 }
 
-impl Touch {
+impl Footprint {
     /// Of `own` bytes of an operand from each of `starts` on.
-    pub(crate) fn of_operand(starts: &mut [i64], own: i64) -> Touch {
+    pub(crate) fn of_operand(starts: &mut [i64], own: i64) -> Footprint {
         let starts = ascending(starts);
         let several = starts.windows(2).filter(|w| w[0] != w[1]).count() as i64;
-        Touch {
+        Footprint {
             sectors: count_of(pieces::<SECTOR>(starts, own)),
             lines: count_of(pieces::<LINE>(starts, own)),
             passes: 0.0,
@@ -43,12 +43,12 @@ impl Touch {
 
     /// Of `own` bytes of shared memory from each of `starts` on. Lanes of wide accesses take turns, as many
     /// together as have a word for every bank.
-    pub(crate) fn of_banks(starts: &mut [i64], own: i64) -> Touch {
+    pub(crate) fn of_banks(starts: &mut [i64], own: i64) -> Footprint {
         let together = (LANES as i64 * WORD / own.max(WORD)).max(1) as usize;
         let each = starts.chunks_mut(together);
-        Touch {
+        Footprint {
             passes: each.map(|c| turns(ascending(c), own)).sum(),
-            ..Touch::default()
+            ..Footprint::default()
         }
     }
 }
@@ -59,7 +59,7 @@ pub(crate) enum Seen {
     /// Nothing, or nothing that matters.
     Nothing,
     /// It touches memory.
-    Memory(Touch),
+    Memory(Footprint),
     /// A loop's passes, or pieces.
     Passes(f64),
     /// Whether a part is run: 0 or 1, or what warps have of it together.
@@ -71,7 +71,7 @@ impl Seen {
     fn mean(self, o: Seen) -> Seen {
         let half = |a: f64, b: f64| (a + b) / 2.0;
         match (self, o) {
-            (Seen::Memory(a), Seen::Memory(b)) => Seen::Memory(Touch {
+            (Seen::Memory(a), Seen::Memory(b)) => Seen::Memory(Footprint {
                 sectors: half(a.sectors, b.sectors),
                 lines: half(a.lines, b.lines),
                 passes: half(a.passes, b.passes),
@@ -306,25 +306,25 @@ impl Look<'_> {
         let Some((mut starts, n)) = self.starts(index, bits, mask) else {
             // Anywhere: nothing is shared.
             let n = f64::from(mask.count_ones());
-            return Seen::Memory(Touch {
+            return Seen::Memory(Footprint {
                 sectors: n,
                 lines: n,
                 passes: 0.0,
                 bytes: n * own as f64,
             });
         };
-        Seen::Memory(Touch::of_operand(&mut starts[..n], own))
+        Seen::Memory(Footprint::of_operand(&mut starts[..n], own))
     }
 
     fn shared(&self, array: u32, index: Reg, count: usize) -> Seen {
         let bits = self.p.shared[array as usize].dtype.bits();
         let own = (i64::from(bits) * count as i64 / 8).max(1);
         Seen::Memory(match self.starts(index, bits, self.mask) {
-            Some((mut starts, n)) => Touch::of_banks(&mut starts[..n], own),
+            Some((mut starts, n)) => Footprint::of_banks(&mut starts[..n], own),
             // Each lane at a place of its own, none in another's way.
-            None => Touch {
+            None => Footprint {
                 passes: (own * LANES as i64 / LINE).max(1) as f64,
-                ..Touch::default()
+                ..Footprint::default()
             },
         })
     }
@@ -379,7 +379,7 @@ impl Look<'_> {
                 let read = self.operand(*operand, *index, *elements as usize, *guard);
                 let written = self.shared(*array, *to, *elements as usize);
                 self.out[at] = match (read, written) {
-                    (Seen::Memory(r), Seen::Memory(w)) => Seen::Memory(Touch {
+                    (Seen::Memory(r), Seen::Memory(w)) => Seen::Memory(Footprint {
                         passes: w.passes,
                         ..r
                     }),
@@ -490,7 +490,7 @@ impl Look<'_> {
     fn bulk(&self, operand: u16, elements: i64) -> Seen {
         let bits = i64::from(self.p.operands[operand as usize].dtype.bits());
         let bytes = bits * elements / 8;
-        Seen::Memory(Touch {
+        Seen::Memory(Footprint {
             sectors: (bytes / SECTOR) as f64,
             lines: (bytes / LINE) as f64,
             passes: (bytes / LINE) as f64,

@@ -327,10 +327,16 @@ impl Machine {
             ));
         }
         if kernel.params.len() != l.args.len() {
+            let each = |p: &KernelParam| format!("{} of {} bytes", p.name, p.bytes);
+            let all: Vec<String> = kernel.params.iter().map(each).collect();
             return bad(format!(
-                "it takes {} parameters, {} were given",
+                "it takes {} parameters, {} were given; it has {}",
                 kernel.params.len(),
-                l.args.len()
+                l.args.len(),
+                match all.is_empty() {
+                    true => "none".into(),
+                    false => all.join(", "),
+                }
             ));
         }
         let mut params = vec![0; kernel.param_bytes as usize];

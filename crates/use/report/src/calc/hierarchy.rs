@@ -38,8 +38,8 @@ pub fn hierarchy(m: &Machine, style: Style) -> String {
     ]);
     let workers = m.workers.count.value;
     for (depth, l) in m.levels.iter().enumerate() {
-        let road = m.links.iter().find(|k| k.to == l.name);
-        if let Some(k) = road {
+        let link = m.links.iter().find(|k| k.to == l.name);
+        if let Some(k) = link {
             t.row(vec![
                 format!("  {}|| {}", " ".repeat(depth), k.name),
                 String::new(),

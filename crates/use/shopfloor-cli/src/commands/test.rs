@@ -47,9 +47,11 @@ struct Summary {
 pub fn run(a: Args) -> Done {
     let folders = find_test_folders(&a.dirs)?;
     if folders.is_empty() {
-        return Err(Failure::of(
-            "no folder with a model.onnx was found; name one that holds some".into(),
-        ));
+        let dirs: Vec<String> = a.dirs.iter().map(|d| d.display().to_string()).collect();
+        return Err(Failure::of(format!(
+            "no folder with a model.onnx was found in {}; name one that holds some",
+            dirs.join(", ")
+        )));
     }
     let builder = a.engine.builder()?;
     let builder = builder.clone().with_engine(builder.engine()?);

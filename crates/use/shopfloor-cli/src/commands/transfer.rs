@@ -22,7 +22,7 @@ pub struct Args {
     /// Time of a launch [default: the machine's]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = args::seconds)]
     launch: Option<f64>,
-    /// Time of one copy [default: bytes over the machine's road to the host]
+    /// Time of one copy [default: bytes over the machine's link to the host]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = args::seconds)]
     copy: Option<f64>,
     /// Time of a hand-off through a ring, one way

@@ -162,7 +162,7 @@ fn steps(session: u32, seen: &Observed, known: &mut Known, on: &dyn Device) -> V
         .collect();
     // A GPU's own clock takes no part of what it times.
     let all = plan.plan().blocks().flat_map(|b| {
-        let far = |s: &Step| s.device > 0 || b.is_road(s);
+        let far = |s: &Step| s.device > 0 || b.is_transfer(s);
         b.steps.iter().map(move |s| (s, far(s)))
     });
     all.enumerate()
@@ -191,9 +191,12 @@ fn walls(plan: &Plan, timeline: &Timeline) -> Vec<u64> {
     let mut blocks = plan.blocks();
     if let (Some(b), None) = (blocks.next(), blocks.next()) {
         for s in &timeline.device {
-            let road = b.steps.get(s.step as usize).is_some_and(|t| b.is_road(t));
+            let link = b
+                .steps
+                .get(s.step as usize)
+                .is_some_and(|t| b.is_transfer(t));
             let copies = matches!(s.what, Activity::Upload | Activity::Download);
-            if let Some(ns) = out.get_mut(s.step as usize).filter(|_| road && copies) {
+            if let Some(ns) = out.get_mut(s.step as usize).filter(|_| link && copies) {
                 *ns += s.end_ns.saturating_sub(s.start_ns);
             }
         }

@@ -39,7 +39,7 @@ fn by_launches(s: &Subject, bars: &mut Vec<Bar>, b: &mut Build) -> Vec<Bar> {
         "a message through the ring, one way",
         (batches.handoff_s, NumberFormat::Seconds),
         "",
-        "calculator `transfer`: a posted write over the road and the poll that sees it (assumed)",
+        "calculator `transfer`: a posted write over the link and the poll that sees it (assumed)",
     );
     b.number(
         "io",

@@ -246,9 +246,9 @@ fn hiding(s: &Subject) -> Option<Scene> {
     b.beat(
         "need",
         "For the memory never to idle, {need} must be under way for each SM at any moment.",
-        "So many pallets must be on the road that one arrives every moment.",
+        "So many pallets must be on the link that one arrives every moment.",
     );
-    b.beat("have", "{warps} with one load of {bytes} out in every lane have {have} under way, which reaches {share} of its bandwidth; asynchronous copies of further stages add to that.", "With one order each, {have} are on the road.");
+    b.beat("have", "{warps} with one load of {bytes} out in every lane have {have} under way, which reaches {share} of its bandwidth; asynchronous copies of further stages add to that.", "With one order each, {have} are on the link.");
     Some(
         b.done(Picture::Hiding {
             levels: levels

@@ -8,7 +8,7 @@ use std::ops::Range;
 /// What a stretch of text is made of.
 pub(in crate::ptx) enum Item {
     /// An instruction, and what its lanes touch.
-    Word(Word, lanes::Touch),
+    Word(Word, lanes::Footprint),
     /// A part that is jumped over where a condition fails, or run so often.
     Part {
         /// Which of the text's parts it is.
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The instructions of these lines, a stretch that is gone through from its first to its last; those that touch memory touch `touch`.
-    pub fn read(&mut self, lines: Range<usize>, touch: lanes::Touch, out: &mut Vec<Item>) {
+    pub fn read(&mut self, lines: Range<usize>, touch: lanes::Footprint, out: &mut Vec<Item>) {
         out.extend(lines.map(|at| Item::Word(self.words.word(at), touch)));
     }
 }

@@ -4,7 +4,7 @@ use super::item::{Item, waits};
 use super::wait_cycles;
 use super::words::{Kind, Word};
 use crate::ptx::lines::Lines;
-use crate::simt::lanes::Touch;
+use crate::simt::lanes::Footprint;
 use machine::{Pipe, WarpRates};
 
 /// A warp that is gone through.
@@ -90,7 +90,7 @@ impl Least<'_> {
         self.from = self.end;
     }
 
-    fn word(&mut self, w: &Word, touch: &Touch) {
+    fn word(&mut self, w: &Word, touch: &Footprint) {
         let uses = w.uses(self.lines).iter();
         let ready = uses.fold(self.from, |a, u| a.max(self.at[*u as usize]));
         let there = match (w.pipe, w.kind) {

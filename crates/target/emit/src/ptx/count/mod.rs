@@ -99,7 +99,7 @@ pub(crate) fn counted(
     turns[Pipe::Slot as usize] = 0.0;
     let answers = rates.answers(machine, work, least.loaded);
     let answers = answers.iter().filter(|a| a.0 > 0.0).map(|a| a.1);
-    let load = answers.fold(f64::INFINITY, f64::min).min(rates.far);
+    let load = answers.fold(f64::INFINITY, f64::min).min(rates.memory);
     let alone = Least::cycles(rates, &counted.lines, load, &items);
     least.alone = alone.max(rates.least_alone(&turns));
     least.resident = resident(1);
@@ -172,7 +172,7 @@ impl Sum {
         }
     }
 
-    fn word(&mut self, w: &Word, t: &lanes::Touch, times: f64) {
+    fn word(&mut self, w: &Word, t: &lanes::Footprint, times: f64) {
         let Some(pipe) = w.pipe else { return };
         self.out.add(pipe, f64::from(w.turns) * times);
         match w.kind {
@@ -183,13 +183,13 @@ impl Sum {
             Kind::Store => self.out.stored += t.sectors * lanes::SECTOR as f64 * times,
             _ => {}
         }
-        self.out.near += bytes_in_l1(w, t, &self.rates) * times;
+        self.out.l1 += bytes_in_l1(w, t, &self.rates) * times;
     }
 }
 
 /// Bytes that shared memory and L1 are busy for: a line's tag is looked up in the time of one full line at
 /// most.
-fn bytes_in_l1(w: &Word, t: &lanes::Touch, rates: &WarpRates) -> f64 {
+fn bytes_in_l1(w: &Word, t: &lanes::Footprint, rates: &WarpRates) -> f64 {
     match w.kind {
         Kind::Load | Kind::Store => (t.lines * rates.line).max(t.sectors * lanes::SECTOR as f64),
         Kind::LoadShared | Kind::StoreShared | Kind::Copy => t.passes.max(1.0) * lanes::LINE as f64,

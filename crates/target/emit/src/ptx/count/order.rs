@@ -88,7 +88,7 @@ fn arranged(
     *items = out;
 }
 
-type Instruction = (Word, crate::simt::lanes::Touch);
+type Instruction = (Word, crate::simt::lanes::Footprint);
 
 /// Whether it touches an operand's memory, and whether shared memory, and whether it writes.
 fn memory(kind: Kind) -> Option<(bool, bool, bool)> {
@@ -106,7 +106,7 @@ fn memory(kind: Kind) -> Option<(bool, bool, bool)> {
 fn latency(w: &Word, rates: &WarpRates) -> f64 {
     match (w.kind, w.pipe) {
         (_, None) => 0.0,
-        (Kind::Load, _) => rates.far,
+        (Kind::Load, _) => rates.memory,
         (Kind::LoadShared, _) => rates.shared,
         (_, Some(p)) => f64::from(w.turns) * rates.turn(p) - 1.0 + rates.latency(p),
     }
@@ -488,7 +488,7 @@ impl Open {
 mod tests {
     use super::*;
     use crate::ptx::count::Reader;
-    use crate::simt::lanes::Touch;
+    use crate::simt::lanes::Footprint;
     use machine::Machine;
 
     /// The lines of `text` in their order for a thread of so many registers.
@@ -496,7 +496,7 @@ mod tests {
         let rates = Machine::load("a100").unwrap().warp_rates().unwrap();
         let (lines, mut items) = (Lines::of(text), vec![]);
         let mut reader = Reader::new(&lines);
-        reader.read(0..lines.lines.len(), Touch::default(), &mut items);
+        reader.read(0..lines.lines.len(), Footprint::default(), &mut items);
         arrange(&mut items, &lines, &rates, registers);
         let line = |i: &Item| match i {
             Item::Word(w, _) => w.line,
@@ -526,7 +526,7 @@ mod tests {
     /// The instructions of `text`, and what stands between them.
     fn followed(text: &str, rates: &WarpRates) -> (Vec<Instruction>, Follows) {
         let (lines, mut items) = (Lines::of(text), vec![]);
-        Reader::new(&lines).read(0..lines.lines.len(), Touch::default(), &mut items);
+        Reader::new(&lines).read(0..lines.lines.len(), Footprint::default(), &mut items);
         let word = |i: &Item| match i {
             Item::Word(w, t) => (*w, *t),
             _ => panic!("a part"),

@@ -2,7 +2,7 @@
 use super::super::count::{Item, Reader, Sides};
 use super::super::lines::Lines;
 use crate::simt::ir::{Inst, Pipeline, Program};
-use crate::simt::lanes::{Seen, Touch};
+use crate::simt::lanes::{Footprint, Seen};
 use std::ops::Range;
 
 /// The lines that an instruction made, and within them those of its body.
@@ -52,29 +52,29 @@ impl Counted {
                 (Inst::For { .. }, own) => {
                     // The counter's first value is set once, and compared in every pass.
                     let first = before.len().min(1) + before.start;
-                    reader.read(before.start..first, Touch::default(), out);
-                    reader.read(first..before.end, Touch::default(), &mut inner);
+                    reader.read(before.start..first, Footprint::default(), out);
+                    reader.read(first..before.end, Footprint::default(), &mut inner);
                     match own {
                         Seen::Passes(n) => *n,
                         _ => 1.0,
                     }
                 }
                 (Inst::Pipeline { pipeline, .. }, _) => {
-                    reader.read(before, Touch::default(), out);
+                    reader.read(before, Footprint::default(), out);
                     self.count((i.body(), cta), parts, reader, &mut inner);
                     in_sides(inner, (pipeline, cta), reader, out);
-                    reader.read(after, Touch::default(), out);
+                    reader.read(after, Footprint::default(), out);
                     continue;
                 }
                 (Inst::Side { .. }, own) => {
-                    reader.read(before, Touch::default(), &mut inner);
+                    reader.read(before, Footprint::default(), &mut inner);
                     match own {
                         Seen::Passes(n) => *n,
                         _ => 1.0,
                     }
                 }
                 (Inst::If { .. }, own) => {
-                    reader.read(before, Touch::default(), out);
+                    reader.read(before, Footprint::default(), out);
                     match own {
                         Seen::Share(n) => *n,
                         _ => 1.0,
@@ -83,14 +83,14 @@ impl Counted {
                 (_, own) => {
                     let touch = match own {
                         Seen::Memory(t) => *t,
-                        _ => Touch::default(),
+                        _ => Footprint::default(),
                     };
                     reader.read(whole, touch, out);
                     continue;
                 }
             };
             self.count((i.body(), cta), parts, reader, &mut inner);
-            reader.read(after, Touch::default(), &mut inner);
+            reader.read(after, Footprint::default(), &mut inner);
             let looped = matches!(i, Inst::For { .. } | Inst::Side { .. });
             out.push(reader.part(times, looped, inner));
         }

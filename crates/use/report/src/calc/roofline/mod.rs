@@ -130,7 +130,7 @@ fn device_of(plan: &Plan, machine: &Machine) -> u32 {
 }
 
 /// Whether a step moves bytes from one device's memory to another's.
-fn is_road(block: &plan::Block, step: &Step) -> bool {
+fn is_transfer(block: &plan::Block, step: &Step) -> bool {
     let StepWork::Kernel { args, .. } = &step.work else {
         return false;
     };
@@ -279,7 +279,7 @@ impl RooflineView {
                 total += s;
                 let kernel = match &step.work {
                     StepWork::Kernel { kernel, .. }
-                        if step.device == own && !is_road(block, step) =>
+                        if step.device == own && !is_transfer(block, step) =>
                     {
                         kernel
                     }
@@ -441,7 +441,7 @@ pub fn ideal_of_plan(text: &str, m: &Machine, plan: &Plan, dtype: DType) -> Idea
     let own = device_of(plan, m);
     let steps = plan
         .blocks()
-        .flat_map(|b| b.steps.iter().filter(move |s| !is_road(b, s)))
+        .flat_map(|b| b.steps.iter().filter(move |s| !is_transfer(b, s)))
         .filter(|s| s.device == own);
     let (mut ops, mut flop, mut bytes) = (0.0, 0.0, 0.0);
     for s in steps {
