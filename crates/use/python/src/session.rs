@@ -146,8 +146,17 @@ impl Session {
             .collect::<PyResult<_>>()?;
         let cancel = cancel.map(|c| c.0.clone());
         let deadline = deadline.map(Duration::try_from_secs_f64).transpose();
-        let deadline =
-            deadline.map_err(|e| errors::UsageError::new_err(format!("deadline: {e}")))?;
+        let deadline = deadline.map_err(|_| {
+            errors::UsageError::new_err("the deadline is no time; give seconds, 0 or more")
+        })?;
+        if names
+            .as_ref()
+            .is_some_and(|n| n.is_instance_of::<PyString>())
+        {
+            return Err(errors::UsageError::new_err(
+                "the outputs' names are one text; give a list of them, such as ['y']",
+            ));
+        }
         let outputs = py
             .detach(|| match &self.kept {
                 None if cancel.is_none() && deadline.is_none() => self.inner.run(&named),

@@ -229,6 +229,18 @@ def test_requests_are_given_up(add):
         s.run(None, {"a": X, "b": X}, cancel=cancel)
 
 
+def test_what_cannot_be_is_said_with_its_remedy(add):
+    for wrong in ({"threads": 0}, {"threads": -1}, {"memory_limit": -5}):
+        with pytest.raises(shopfloor.UsageError, match="give 1 or more"):
+            shopfloor.Session(add, **wrong)
+    s = shopfloor.Session(add, threads=1)
+    with pytest.raises(shopfloor.UsageError, match="give seconds, 0 or more"):
+        s.run(None, {"a": X, "b": X}, deadline=-1.0)
+    with pytest.raises(shopfloor.UsageError, match="give a list of them"):
+        s.run("c", {"a": X, "b": X})
+    assert repr(s).startswith("<shopfloor.Session of '") and repr(s).endswith(": a, b -> c>")
+
+
 def test_machines_are_listed():
     all = shopfloor.machines()
     assert "cpu" in [m.name for m in all] and len(all) > 3

@@ -66,6 +66,9 @@ class Session(_native.Session):
     ) -> "Session":
         if not isinstance(source, bytes):
             source = os.fspath(source)
+        for name, given in (("threads", threads), ("memory_limit", memory_limit)):
+            if given is not None and given < 1:
+                raise _native.UsageError(f"{name} is {given}; give 1 or more, or leave it out")
         options = {
             "device": device,
             "threads": threads,
@@ -75,6 +78,10 @@ class Session(_native.Session):
             "recorded": record,
         }
         return super().__new__(cls, source, options)
+
+    def __repr__(self) -> str:
+        ports = ", ".join(port.name for port in self.inputs), ", ".join(port.name for port in self.outputs)
+        return f"<shopfloor.{type(self).__name__} of '{self.metadata.graph_name}': {ports[0]} -> {ports[1]}>"
 
     @property
     def inputs(self) -> list[Port]:
