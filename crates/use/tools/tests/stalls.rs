@@ -214,8 +214,7 @@ const IN_PARTS: f64 = 1.7;
 
 /// A product of two tasks of six pieces to a multiprocessor, which its share of the device's memory bounds: the prediction
 /// lets bytes come evenly and stores go beside them, and neither is so at the first pieces and the last stores. It takes
-/// 1.62 times as long: 1.53 before the device's memory was predicted to be as fast as its reads were measured, of which
-/// the prediction has the whole, and so short a kernel has not.
+/// 1.62 times as long; 1.53 was seen before the device's memory was predicted to be as fast as its reads were measured.
 const SHORT: f64 = 1.65;
 
 /// A pool takes 1.26 times as long as predicted since the device's memory is predicted to be as fast as its reads were

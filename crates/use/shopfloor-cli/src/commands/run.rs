@@ -134,7 +134,7 @@ fn summary(name: &str, t: &Tensor) -> OutputSummary {
             texts: texts.chain(items).take(6).collect(),
         };
     }
-    let (mut lo, mut hi, mut sum, mut finite) = (f64::INFINITY, f64::NEG_INFINITY, 0.0, 0);
+    let (mut lo, mut hi, mut sum, mut finite) = (f64::INFINITY, f64::NEG_INFINITY, 0.0, 0usize);
     let all = (0..t.len()).map(|i| t.get_f64(i));
     for v in all.filter(|v| v.is_finite()) {
         (lo, hi, sum, finite) = (lo.min(v), hi.max(v), sum + v, finite + 1);
@@ -145,9 +145,9 @@ fn summary(name: &str, t: &Tensor) -> OutputSummary {
         dtype: t.dtype().to_string(),
         shape: t.shape().to_vec(),
         min: some(lo),
-        mean: some(sum / f64::from(finite)),
+        mean: some(sum / finite as f64),
         max: some(hi),
-        not_finite: t.len() - finite as usize,
+        not_finite: t.len() - finite,
         first: (0..t.len().min(6)).map(|i| t.get_f64(i)).collect(),
         texts: Vec::new(),
     }
