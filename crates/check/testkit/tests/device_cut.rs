@@ -87,7 +87,7 @@ fn cut(model: &Model, gpu: &Machine, dims: &DimBox) -> Plan {
 /// Devices of the steps of a model's nodes, copies left out.
 fn places(plan: &Plan) -> Vec<(String, u32)> {
     let blocks = plan.blocks();
-    let all = blocks.flat_map(|b| b.steps.iter().filter(|s| !device::is_transfer(b, s)));
+    let all = blocks.flat_map(|b| b.steps.iter().filter(|s| !b.is_transfer(s)));
     all.map(|s| (s.name.clone(), s.device)).collect()
 }
 
@@ -141,7 +141,7 @@ fn no_copies_are_predicted_where_memory_is_one() {
         let plan = cut(&model, m, &none);
         plan.clone().verify().expect("a valid plan");
         let blocks = plan.blocks();
-        let all = blocks.flat_map(|b| b.steps.iter().filter(|s| device::is_transfer(b, s)));
+        let all = blocks.flat_map(|b| b.steps.iter().filter(|s| b.is_transfer(s)));
         let times: Vec<f64> = all.map(|s| s.predicted.time_s).collect();
         (times.len(), times.iter().sum())
     };

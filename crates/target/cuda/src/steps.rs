@@ -4,7 +4,7 @@ use crate::handles::Stream;
 use crate::host::Host;
 use crate::modules::Module;
 use crate::place::Gpu;
-use device::{DeviceError, Shelf, is_transfer};
+use device::{DeviceError, Shelf};
 use emit::ptx::{ParamSpec, ParamValue, Ptx, TensorParam};
 use kernel::{Role, TileProgram};
 use layout::{DType, Dim};
@@ -234,7 +234,7 @@ impl CompiledSteps {
         let texts = compiled((gpu, shelf), (block, steps, place), programs);
         for (s, text) in steps.iter().zip(texts) {
             let fail = |why: String| unsupported(gpu, s, why);
-            if let (true, StepWork::Kernel { kernel, args, .. }) = (is_transfer(block, s), &s.work)
+            if let (true, StepWork::Kernel { kernel, args, .. }) = (block.is_transfer(s), &s.work)
                 && let (&[from, to], Some(o)) = (&args[..], kernel.operands.first())
             {
                 let up = block.buffers[to as usize].place == place;
@@ -533,7 +533,7 @@ fn compiled(
     parallel::map(&all, |(s, program)| {
         let p = program.as_ref()?;
         let kernel = matches!(s.work, StepWork::Kernel { .. });
-        (kernel && s.device == place && !is_transfer(block, s)).then(|| {
+        (kernel && s.device == place && !block.is_transfer(s)).then(|| {
             let fail = |why: String| unsupported(gpu, s, why);
             let mut ptx = emit::ptx::emit(p, gpu.arch).map_err(|e| fail(e.to_string()))?;
             let text = std::mem::take(&mut ptx.text);

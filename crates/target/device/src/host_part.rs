@@ -54,11 +54,6 @@ pub struct HostView<'a> {
     pub kept: Option<&'a HostMemory>,
 }
 
-/// Whether `step` copies between the memories of two places.
-pub fn is_transfer(block: &Block, step: &Step) -> bool {
-    block.is_transfer(step)
-}
-
 impl HostMemory {
     /// Memory for the host's buffers of the kinds that `kept` names.
     ///
@@ -279,7 +274,7 @@ impl HostPart {
             names: BTreeMap::new(),
         };
         for (i, s) in steps.iter().enumerate() {
-            if s.device != 0 || is_transfer(block, s) {
+            if s.device != 0 || block.is_transfer(s) {
                 continue;
             }
             let (reads, writes) = args(block, s);

@@ -17,7 +17,7 @@ mod unified;
 
 pub use buffer::AlignedBytes;
 pub use error::{DeviceError, PlanErrorText};
-pub use host_part::{HostMemory, HostPart, HostView, host_block, is_transfer};
+pub use host_part::{HostMemory, HostPart, HostView, host_block};
 pub use pages::Guard;
 #[cfg(target_os = "linux")]
 pub use pages::GuardedBytes;

@@ -3,7 +3,7 @@ use crate::gpu::Gpu;
 use crate::host::Host;
 use crate::memory::ALIGN;
 use crate::memory::Memory;
-use device::{DeviceError, HostMemory, HostPart, HostView, Permit, is_transfer};
+use device::{DeviceError, HostMemory, HostPart, HostView, Permit};
 use emit::wgsl::{Array, Number};
 use kernel::TileProgram;
 use layout::DType;
@@ -303,7 +303,7 @@ impl CompiledSteps {
         let mut number_bytes = 0;
         let target = emit::wgsl::target(gpu.limits);
         for (s, program) in steps.iter().zip(programs) {
-            if let (true, StepWork::Kernel { kernel, args, .. }) = (is_transfer(block, s), &s.work)
+            if let (true, StepWork::Kernel { kernel, args, .. }) = (block.is_transfer(s), &s.work)
                 && let (&[from, to], Some(o)) = (&args[..], kernel.operands.first())
             {
                 work.push(Work::CopyDirection(CopyDirection {

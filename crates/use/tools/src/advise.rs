@@ -2,7 +2,6 @@
 use crate::fleet::{batch_of, dims_with};
 use crate::planview;
 use crate::targets::Planning;
-use device::is_transfer;
 use kernel::{Family, Role, Target};
 use layout::{Arrange, DimBox};
 use machine::{MachineKind, NumType, Phase, UnitClass, WayTime, Work, predict_phases};
@@ -55,7 +54,7 @@ impl Subject<'_> {
             b.steps
                 .iter()
                 .enumerate()
-                .filter(move |(_, s)| s.device == place && !is_transfer(b, s))
+                .filter(move |(_, s)| s.device == place && !b.is_transfer(s))
                 .map(move |(i, s)| (b, i, s))
         })
     }
@@ -274,7 +273,7 @@ fn layout(s: &Subject) -> Advice {
 fn on_device(s: &Subject, now: Option<WayTime>) -> Advice {
     let transfers: Vec<&Step> = s
         .blocks()
-        .flat_map(|b| b.steps.iter().filter(move |x| is_transfer(b, x)))
+        .flat_map(|b| b.steps.iter().filter(move |x| b.is_transfer(x)))
         .collect();
     let copies: f64 = match now {
         Some(way) => way.copies_s,

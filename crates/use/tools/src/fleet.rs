@@ -1,7 +1,6 @@
 //! One model over machines that need not be there.
 use crate::planview;
 use crate::targets::{Kernels, Planning};
-use device::is_transfer;
 use layout::DimBox;
 use machine::MachineKind;
 use plan::{StepWork, SymbolOrigin};
@@ -81,7 +80,7 @@ fn point(whole: &Whole, machine: &Machine, batch: Option<i64>) -> FleetPoint {
     let (mut rows_s, mut on_host) = (0.0, 0);
     for b in plan.blocks() {
         for s in &b.steps {
-            if is_transfer(b, s) {
+            if b.is_transfer(s) {
                 rows_s += s.predicted.time_s;
             } else if machine.kind == MachineKind::Gpu
                 && (s.device != place || matches!(s.work, StepWork::Host { .. }))

@@ -480,7 +480,7 @@ pub fn shares(session: &Session) -> Shares {
                     *out.steps_by_device.entry("cpu".into()).or_default() += 1;
                     continue;
                 }
-                if device::is_transfer(block, step) {
+                if block.is_transfer(step) {
                     if let StepWork::Kernel { kernel, args, .. } = &step.work {
                         let size = kernel.operands.first().and_then(|o| {
                             let n = plan.dims.at_top(&o.elements)?;
@@ -521,7 +521,7 @@ pub fn fallbacks_of(plan: &Plan) -> Vec<Fallback> {
                 if plan.devices.len() > 1
                     && step.device == 0
                     && !step.nodes.is_empty()
-                    && !device::is_transfer(block, step) =>
+                    && !block.is_transfer(step) =>
             {
                 let of = |pass: &str| decisions.last(pass, &step.name);
                 match (of("place"), of("cut")) {

@@ -94,17 +94,6 @@ fn buffers_of(step: &Step) -> (Vec<u32>, Vec<u32>) {
     }
 }
 
-/// Whether a step's operands lie in several memories: a copy between devices, under no machine's roof.
-fn is_transfer(block: &Block, step: &Step) -> bool {
-    let (r, w) = buffers_of(step);
-    let places = r.iter().chain(&w);
-    let places: BTreeSet<u32> = places
-        .filter_map(|&b| block.buffers.get(b as usize))
-        .map(|b| b.place)
-        .inserted();
-    places.len() > 1
-}
-
 fn kind(k: BufferKind) -> &'static str {
     match k {
         BufferKind::Input(_) => "input",
@@ -227,7 +216,7 @@ impl Build {
                 .and_then(|d| input.machines.iter().find(|m| m.name == d.machine));
             let kernel = matches!(step.work, StepWork::Kernel { .. });
             let roof = machine
-                .filter(|_| kernel && !is_transfer(block, step))
+                .filter(|_| kernel && !block.is_transfer(step))
                 .map(|m| calc::roofline(m, work));
             let (reads, writes) = buffers_of(step);
             for &b in reads.iter().chain(&writes) {

@@ -129,19 +129,6 @@ fn device_of(plan: &Plan, machine: &Machine) -> u32 {
     at.unwrap_or(plan.devices.len().saturating_sub(1)) as u32
 }
 
-/// Whether a step moves bytes from one device's memory to another's.
-fn is_transfer(block: &plan::Block, step: &Step) -> bool {
-    let StepWork::Kernel { args, .. } = &step.work else {
-        return false;
-    };
-    let mut places = args
-        .iter()
-        .filter_map(|&b| block.buffers.get(b as usize))
-        .map(|b| b.place);
-    let first = places.next();
-    places.any(|p| Some(p) != first)
-}
-
 impl RooflineView {
     fn empty(m: &Machine, subject: &str) -> RooflineView {
         RooflineView {
@@ -279,7 +266,7 @@ impl RooflineView {
                 total += s;
                 let kernel = match &step.work {
                     StepWork::Kernel { kernel, .. }
-                        if step.device == own && !is_transfer(block, step) =>
+                        if step.device == own && !block.is_transfer(step) =>
                     {
                         kernel
                     }
@@ -441,7 +428,7 @@ pub fn ideal_of_plan(text: &str, m: &Machine, plan: &Plan, dtype: DType) -> Idea
     let own = device_of(plan, m);
     let steps = plan
         .blocks()
-        .flat_map(|b| b.steps.iter().filter(move |s| !is_transfer(b, s)))
+        .flat_map(|b| b.steps.iter().filter(move |s| !b.is_transfer(s)))
         .filter(|s| s.device == own);
     let (mut ops, mut flop, mut bytes) = (0.0, 0.0, 0.0);
     for s in steps {
