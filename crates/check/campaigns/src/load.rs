@@ -253,7 +253,7 @@ pub fn run(args: &[String]) -> ExitCode {
             &cpu_with(threads),
             &[(
                 format!(
-                    "models of {} that load or plan slower than their bounds",
+                    "models of {} that take longer to load or plan than their limits",
                     names.len()
                 ),
                 wrong.to_string(),

@@ -15,11 +15,7 @@ const LONG: f64 = 512.0;
 const SHORT: f64 = LONG / 4.0;
 /// Elements of a row that is reduced by itself rather than with its neighbours.
 const ALONE: f64 = 48.0;
-/// Elements from which on a row that is copied counts as one, not element by element.
-const COPIED: f64 = 16.0;
-/// Moves of an element that is copied among its neighbours in a short row, and of one that is reduced
-/// in one, in those of an element on its own.
-const TOGETHER: f64 = 0.2;
+/// Moves of an element that is reduced in a short row, in those of an element on its own.
 const REDUCED: f64 = 0.3;
 /// Moves of an element of 16 bits that is widened.
 const WIDENED: f64 = 0.2;
@@ -258,10 +254,9 @@ impl Counted<'_> {
             w.rows += times / LONG * insts;
             let broken = all.iter().filter(|l| !together(s, axes, l, lane));
             let broken = broken.count() as f64;
-            if n < COPIED {
-                return times * broken * TOGETHER;
-            }
             w.rows += times / n * broken;
+            // Each copy finds its addresses and calls a loop of its own.
+            w.statements += (times / points * broken) as u64;
             return 0.0;
         }
         w.rows += times / n * insts;

@@ -194,7 +194,7 @@ impl Fuser<'_> {
     fn fused_with(&self, n: NodeId, g: usize) -> String {
         let first = self.name(self.groups[g].nodes[0]);
         match self.name(n) == first {
-            true => "fused with its own other parts".into(),
+            true => "its parts are one kernel".into(),
             false => format!("fused with {first}"),
         }
     }

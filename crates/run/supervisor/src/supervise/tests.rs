@@ -261,7 +261,10 @@ fn lost_cores_are_no_slow_machine_and_come_back() {
         .collect();
     // A tenth of a core is not worth a worker.
     assert_eq!(workers, [(2, vec![1]), (2, vec![])]);
-    let lost = h.s.decisions().find(|d| d.why.choice == "lost").unwrap();
+    let lost =
+        h.s.decisions()
+            .find(|d| d.why.choice == "lost its core")
+            .unwrap();
     assert!(lost.at < 1.0 + 0.5, "{}", lost.at);
     let mut asked = all.iter().filter_map(|a| match a {
         Action::Propose(o) => Some(o.load.shares.clone()),

@@ -183,8 +183,8 @@ impl Watch {
             }
             (s.lost, s.agree, s.share) = (!s.lost, 0, share);
             let what = match s.lost {
-                true => "lost",
-                false => "back",
+                true => "lost its core",
+                false => "has its core back",
             };
             quiet = false;
             facts.push(Fact {

@@ -55,7 +55,7 @@ views.push(function timeline() {
   for (const l of lanes) for (const s of l.spans) if (s.step >= 0 && !firstSpan.has(s.step)) { firstSpan.set(s.step, s); }
   order.push(...[...firstSpan].sort((x, y) => x[1].a - y[1].a).map((x) => x[0]));
   let from = 0, to = end, W = 600;
-  const LH = 26, LEFT = 92, TOP = 4, host = el("div"), hint = el("p", { class: "hint", "aria-live": "polite" });
+  const LH = 26, LEFT = 112, TOP = 4, host = el("div"), hint = el("p", { class: "hint", "aria-live": "polite" });
   const tool = (text, name, f) => el("button", { type: "button", "aria-label": name, onclick: f }, text);
   const zoom = (f, mid) => {
     const m = mid === undefined ? (from + to) / 2 : mid, w = Math.min(end, Math.max(end / 5e4, (to - from) * f));
@@ -96,7 +96,7 @@ views.push(function timeline() {
     const body = sv("g", { "clip-path": "url(#tl-clip)" });
     lanes.forEach((l, i) => {
       const y = TOP + i * LH + 3, h = LH - 6, d = {};
-      kids.push(sv("text", { x: 0, y: y + 14, class: "m" }, l.name.length > 14 ? l.name.slice(0, 13) + "…" : l.name));
+      kids.push(sv("text", { x: 0, y: y + 14, class: "m" }, l.name.length > 18 ? l.name.slice(0, 17) + "…" : l.name));
       for (const s of l.spans) {
         if (s.b < from || s.a > to) continue;
         const x0 = px(Math.max(s.a, from - (to - from))), x1 = Math.max(x0 + 0.6, px(Math.min(s.b, to + (to - from))) - 0.4);

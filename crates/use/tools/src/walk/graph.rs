@@ -415,7 +415,7 @@ pub(super) fn program(s: &Subject) -> Option<Scene> {
     );
     b.beat(
         "operand",
-        "Each operand says where its elements lie: an offset and a stride for every axis, with bounds where a tile can reach over the rim.",
+        "Each operand says where its elements lie: an offset and a stride for every axis, with bounds where a tile can reach beyond the edge.",
         "For every material, the shelf and the way along it.",
     );
     match s.view.tasks {
