@@ -132,6 +132,10 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
         let depth = least * rng.of(&[1i64, 2, 4, 8]).min(128 / least);
         let inner = last.over.last().map(|&a| &k.axes[a as usize].extent);
         let there = inner.and_then(|e| e.known()).unwrap_or(depth).min(depth);
+        if alone && there < least {
+            // Shorter than a fragment.
+            continue;
+        }
         let deep = rng.of(&[1u32, 1, 2, 4]);
         let deep = match alone && there % (least * i64::from(deep)) == 0 && there.count_ones() == 1
         {

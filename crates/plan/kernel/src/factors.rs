@@ -2,6 +2,7 @@
 use crate::{Factors, Kernel, OperandId, Stmt, Tile, TileId};
 use expr::{Binary, Compare, Expr, ExprBuilder, Ref, Unary};
 use layout::DType;
+use std::sync::LazyLock;
 
 /// Depth of the sums of products in parts that a matrix unit adds up alone.
 pub const PARTS_DEPTH: u32 = 32;
@@ -51,12 +52,18 @@ impl Factors {
     }
 
     /// The f32 of which these are the parts; of bf16 as near as they are.
-    pub fn whole(self) -> Expr {
+    pub fn whole(self) -> &'static Expr {
+        // Every candidate of a product is compared with them.
+        static MADE: LazyLock<[Expr; 4]> = LazyLock::new(|| {
+            let same = Expr::identity(DType::F32);
+            [same, whole_of_tf32(), whole_of_bf16(1), whole_of_bf16(2)]
+        });
+        let [same, tf32, bf16, bf16_parts] = &*MADE;
         match self {
-            Factors::Whole | Factors::Tf32 => Expr::identity(DType::F32),
-            Factors::Tf32x3 => whole_of_tf32(),
-            Factors::Bf16 => whole_of_bf16(1),
-            Factors::Bf16x3 => whole_of_bf16(2),
+            Factors::Whole | Factors::Tf32 => same,
+            Factors::Tf32x3 => tf32,
+            Factors::Bf16 => bf16,
+            Factors::Bf16x3 => bf16_parts,
         }
     }
 
@@ -197,7 +204,7 @@ impl Kernel {
         }
         body.push(Stmt::Map {
             dst: tile,
-            expr: factors.whole(),
+            expr: factors.whole().clone(),
             args: tiles.clone(),
         });
         k.body.splice(at..=at, body);
@@ -211,7 +218,7 @@ impl Kernel {
         self.body.iter().find_map(|s| match s {
             Stmt::Map { dst, expr, args } if *dst == tile => {
                 let mut all = IN_PARTS.into_iter();
-                let found = all.find(|f| f.whole() == *expr)?;
+                let found = all.find(|f| f.whole() == expr)?;
                 self.body
                     .iter()
                     .any(factor)

@@ -40,7 +40,7 @@ fn parts_of_f32_are_numbers_of_tf32_and_make_it_again() {
     let whole = Factors::Tf32x3.whole();
     for x in some() {
         let (u, l) = (of(upper, &[x]), of(lower, &[x]));
-        let again = of(&whole, &[u, l]);
+        let again = of(whole, &[u, l]);
         assert!(
             again == x || again.is_nan() && x.is_nan(),
             "{x:e} is {u:e} and {l:e}, which make {again:e}"
@@ -82,7 +82,7 @@ fn parts_of_bf16_are_near_and_finite_where_the_f32_is() {
         for x in some() {
             let made: Vec<f32> = parts.iter().map(|p| of(p, &[x])).collect();
             assert!(made.iter().all(|p| p.to_bits() << 16 == 0 || p.is_nan()));
-            let again = of(&whole, &made);
+            let again = of(whole, &made);
             if !x.is_finite() {
                 assert!(
                     again == x || again.is_nan() && x.is_nan(),

@@ -46,7 +46,8 @@ pub struct Work {
     /// all have as many.
     #[serde(default)]
     pub uneven: f64,
-    /// Statements on tiles that all tasks together execute, one for every pass of their loops.
+    /// Statements on tiles that all tasks together execute, one for every pass of their loops, and copies of rows that they make
+    /// first.
     #[serde(default)]
     pub statements: u64,
     /// Operations among those of contractions that the model has not: a product of f32 in parts takes three for one,

@@ -99,6 +99,17 @@ impl<'a> Space<'a> {
         }
     }
 
+    /// That of `kernel`, another form of the same.
+    pub fn of<'k>(&self, kernel: &'k Kernel) -> Space<'k>
+    where
+        'a: 'k,
+    {
+        Space {
+            packings: self.packings,
+            ..Space::new(self.ctx, kernel)
+        }
+    }
+
     pub fn extent(&self, a: AxisId) -> i64 {
         self.extents.get(a as usize).copied().unwrap_or(1)
     }

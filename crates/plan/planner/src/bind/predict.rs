@@ -4,7 +4,7 @@ use super::known::{Predicted, compared_s};
 use super::products;
 use super::schedule::reach;
 use kernel::{
-    AxisId, CountWarps, Family, GpuMapping, Kernel, Mapping, Role, Schedule, Stmt, TileId,
+    AxisId, CountWarps, Family, GpuMapping, Kernel, Mapping, Place, Role, Schedule, Stmt, TileId,
     TileProgram, VerifiedKernel, work,
 };
 use machine::calc;
@@ -261,8 +261,44 @@ fn predict_by(
         waits_s = library_recurrence(&space, program, &mut w)?;
     }
     let mut cost = predict(ctx.machine, own.as_ref().unwrap_or(eff), &w, ctx.workers);
+    if counter(ctx).is_some() {
+        // Counting will know; a sketch decides what is counted.
+        let busy = cost.time_s - cost.launch_s;
+        waits_s += (requested_s(&space, schedule, g, &w) - busy).max(0.0);
+    }
     cost.wait(waits_s);
     known(w, cost)
+}
+
+/// Seconds until the largest factor of a product has come, where threads read it as they multiply: so many bytes are under
+/// way at once as all threads that there are room for ask for, and each of these takes the latency of where it lies.
+fn requested_s(space: &Space, schedule: &Schedule, g: &GpuMapping, w: &Work) -> f64 {
+    let (ctx, kernel) = (space.ctx, space.kernel);
+    let read = |t: TileId| {
+        space
+            .source(t)
+            .filter(|_| schedule.place(t) == Place::InPlace)
+    };
+    let factors = kernel.body.iter().flat_map(|s| match s {
+        Stmt::Contract { a, b, .. } => [read(*a), read(*b)],
+        _ => [None, None],
+    });
+    let largest = space.main_input();
+    let Some(o) = factors.flatten().find(|&o| Some(o) == largest) else {
+        return 0.0;
+    };
+    let operand = &kernel.operands[o as usize];
+    let element = f64::from(operand.dtype.bits()) / 8.0;
+    let beside = g.spread.iter().filter(|s| space.stride(o, s.axis) == 1);
+    let each = beside.map(|s| s.each).max().unwrap_or(1);
+    let slots = w
+        .tasks
+        .min(w.ctas_per_worker.saturating_mul(ctx.workers as u64));
+    let threads = slots.saturating_mul(g.threads.into()).max(1) as f64;
+    let under_way = threads * f64::from(each * g.unroll.max(1)) * element;
+    let far = ctx.far.get(o as usize).copied().unwrap_or(ctx.footprint);
+    let level = &ctx.machine.levels[ctx.machine.nearest_holding_index(far)];
+    ctx.top(&operand.elements).max(0) as f64 * element * level.latency_s.value / under_way
 }
 
 /// What a CPU's workers take for `w`, of which each statement of `program` has one of `parts`.

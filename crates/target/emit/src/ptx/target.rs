@@ -114,9 +114,10 @@ pub fn target(arch: &str) -> Target {
             threads: vec![64, 128, 256],
             tiles: tiles(arch),
             depths: vec![128, 64, 32, 16],
-            stages: match caps(arch).copies {
-                true => vec![4, 3, 2, 1],
-                false => vec![1],
+            stages: match (caps(arch).copies, caps(arch).warpgroups) {
+                (true, true) => vec![8, 6, 4, 3, 2, 1],
+                (true, false) => vec![4, 3, 2, 1],
+                (false, _) => vec![1],
             },
             copiers: match caps(arch).warpgroups {
                 true => vec![0, 4],
@@ -162,7 +163,7 @@ pub fn target(arch: &str) -> Target {
                 },
             ],
             load_bytes: vec![16, 8, 4, 2],
-            unrolls: vec![4, 2, 1],
+            unrolls: vec![8, 4, 2, 1],
             rasters: vec![8, 4, 1],
             splits: vec![2, 4, 8, 16, 32, 64],
             dependents: caps(arch).dependents,

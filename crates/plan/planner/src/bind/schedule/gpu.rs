@@ -12,7 +12,7 @@ mod stage;
 use super::candidate::{Candidate, Image, Widened};
 use super::gpu_swizzle::multiplied_lines;
 use super::product::Product;
-use super::{gpu_flat, query, tiles};
+use super::{gpu_flat, one_row, tiles};
 use crate::bind::ctx::{Ctx, Space};
 use kernel::{
     AxisId, AxisTile, Factors, Fragment, GpuMapping, GpuTarget, Mapping, Operand, PARTS_DEPTH,
@@ -56,13 +56,9 @@ pub(crate) fn candidates(space: &Space, most: usize) -> Vec<Candidate> {
     }
     let products = Product::all(kernel);
     if let [scores, values] = &products[..]
-        && let Some(kernel) = query::with_axis(kernel, scores, values)
+        && let Some(kernel) = one_row::of_attention(kernel, scores, values)
     {
-        let space = Space {
-            packings: space.packings,
-            ..Space::new(space.ctx, &kernel)
-        };
-        return candidates(&space, most);
+        return candidates(&space.of(&kernel), most);
     }
     let dtype = |t: TileId| kernel.tiles[t as usize].dtype;
     let matches = |f: &&Fragment| {
@@ -107,6 +103,14 @@ pub(crate) fn candidates(space: &Space, most: usize) -> Vec<Candidate> {
     }
     let multiplies = ways.iter().any(|w| w.iter().any(|c| factors(c).is_none()));
     let mut found = in_turns(ways);
+    if let [one] = &products[..]
+        && let Some(kernel) = one_row::of_product(kernel, one)
+    {
+        // Others have no rows to share out, and read a factor once as it is.
+        let mut more = candidates(&space.of(&kernel), most);
+        more.retain(|c| warps(c) > 1);
+        found.extend(more);
+    }
     let thin = products
         .iter()
         .any(|p| space.points(&p.rows).min(space.points(&p.columns)) < THIN);

@@ -409,9 +409,30 @@ impl Flat<'_> {
                 lay.along(summed, threads / lanes, 1);
                 let team = threads / lanes;
                 let found = self.spread_like(kernel, schedule, (threads, team), lay.spread);
-                out.extend(found.filter(|c| self.has_code(c)));
+                let found = found.filter(|c| self.has_code(c));
+                out.extend(found.iter().flat_map(|c| self.ahead(c, each)));
+                out.extend(found);
             }
         }
+    }
+
+    /// `c` with loops written out more often, so that a thread asks for more at once: `each` neighbours for each time.
+    fn ahead(&self, c: &Candidate, each: u32) -> Vec<Candidate> {
+        let usual = super::gpu::unroll(self.gpu);
+        let more = self.gpu.unrolls.iter().filter(|&&n| n > usual);
+        more.filter_map(|&unroll| {
+            let mut schedule = (*c.schedule).clone();
+            let Mapping::Gpu(g) = &mut schedule.mapping else {
+                return None;
+            };
+            (g.unroll, g.registers) = (unroll, self.registers(g.threads, (unroll * each).into()));
+            Some(Candidate {
+                what: format!("{}, loops written out {unroll} times", c.what),
+                schedule: schedule.into(),
+                ..c.clone()
+            })
+        })
+        .collect()
     }
 
     /// Neighbours that a thread of a team reads at once at most: of numbers of 4 bits as many as 16 bytes have, or fewer,

@@ -4,6 +4,7 @@
 use super::candidate::{Candidate, Image, Packed, Rank};
 use super::form::Facts;
 use super::gpu;
+use super::one_row;
 use super::product::Product;
 use super::rank::{Search, is_known, ranked};
 use super::relaid;
@@ -47,6 +48,8 @@ fn faster(
         .map(|b| &list[b.1])
         .collect();
     let (base, multiplied) = base(ctx, &near)?;
+    let with_row = one_row::as_in(kernel, &base.kernel);
+    let kernel = with_row.as_ref().unwrap_or(kernel);
     let factor = Factor::of(ctx, kernel, facts, multiplied)?;
     let lines = factor.lines(base)?;
     // What threads make of factors bounds the tiles of the others.

@@ -261,7 +261,7 @@ impl Lower<'_> {
             Elements::Parts(parts) => {
                 let own = self.map.fragment.map_or(Factors::Whole, |f| f.factors);
                 let parts = parts.map(|p| self.element(p, column, depth));
-                let whole = self.expr(&own.whole(), &parts, None, None)?;
+                let whole = self.expr(own.whole(), &parts, None, None)?;
                 Ok(whole[0])
             }
         }
