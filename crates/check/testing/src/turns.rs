@@ -67,6 +67,7 @@ const TURNS: &[Turn] = &[
     one_of(6, "what_a_convolution_of_1x1_reads_is_made_by_it", 2.0),
     one_of(6, "what_one_product_reads_is_made_by_it", 2.0),
     one_of(10, "they_give_the_bits_of_launches_of_their_own", 7.7),
+    one_of(10, "one_row_is_multiplied_by_warpgroups", 14.0),
     one_of(10, "kernels_of_models_and_their_plans_are_read_back", 13.6),
     one_of(6, "kernels_of_random_plans_are_read_back", 0.5),
     one_of(10, "warps_that_copy_are_assembled_to_hoppers_instructions", 4.6),
