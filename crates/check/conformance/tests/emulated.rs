@@ -2,8 +2,8 @@
 //! there, or without the barriers it takes.
 use emit::ptx;
 use shopfloor_conformance::{
-    Emulated, Rng, attending, boxed_windows, cases, copied_ahead, run, scalars, seeds, special,
-    special_images,
+    Emulated, Rng, attending, boxed_windows, cases, copied_ahead, in_clusters, run, scalars, seeds,
+    special, special_images,
 };
 
 #[test]
@@ -39,6 +39,14 @@ fn factors_that_warps_copy_agree_with_the_reference() {
     let last =
         copied_ahead(&Emulated::on("sm_90a"), 9100, seeds(24)).unwrap_or_else(|e| panic!("{e}"));
     println!("up to seed {last}");
+}
+
+#[test]
+fn clusters_agree_with_the_reference() {
+    let first = 1000 * testing::Share::cases(20, 1).start;
+    let last = in_clusters(&Emulated::on("sm_90a"), 400_000 + first, seeds(16));
+    let last = last.unwrap_or_else(|e| panic!("{e}"));
+    println!("from seed {} up to {last}", 400_000 + first);
 }
 
 #[test]

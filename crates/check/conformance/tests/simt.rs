@@ -4,8 +4,8 @@ use emit::simt::{self, Caps, Program};
 use emit::wgsl;
 use kernel::{Mapping, TileProgram};
 use shopfloor_conformance::{
-    Rng, attending, boxed_windows, cases, copied_ahead, matrix_schedules, run, scalars, seeds,
-    simt as threads, simt::Interpreter, special, special_images, warpgroup_product,
+    Rng, attending, boxed_windows, cases, copied_ahead, in_clusters, matrix_schedules, run,
+    scalars, seeds, simt as threads, simt::Interpreter, special, special_images, warpgroup_product,
 };
 use std::sync::Arc;
 use tensor::Tensor;
@@ -84,6 +84,17 @@ fn factors_that_warps_copy_agree_with_the_reference() {
     };
     let last = copied_ahead(&subject, 9200, seeds(24)).unwrap_or_else(|e| panic!("{e}"));
     println!("up to seed {last}");
+}
+
+#[test]
+fn clusters_agree_with_the_reference() {
+    let subject = Interpreter {
+        shuffle: 32,
+        matrix: true,
+    };
+    let first = 1000 * testing::Share::cases(20, 1).start;
+    let last = in_clusters(&subject, 300_000 + first, seeds(8)).unwrap_or_else(|e| panic!("{e}"));
+    println!("from seed {} up to {last}", 300_000 + first);
 }
 
 #[test]

@@ -229,7 +229,8 @@ fn predict_by(
             let mut own = eff.clone();
             own.units.clear();
             own.levels.remove("shared");
-            let cost = predict(ctx.machine, &own, &w, ctx.workers);
+            let mut cost = predict(ctx.machine, &own, &w, ctx.workers);
+            cost.wait(meeting_s(ctx, g));
             (w, cost)
         };
         let stopped = Cell::new(false);
@@ -261,8 +262,14 @@ fn predict_by(
         waits_s = library_recurrence(&space, program, &mut w)?;
     }
     let mut cost = predict(ctx.machine, own.as_ref().unwrap_or(eff), &w, ctx.workers);
-    cost.wait(waits_s);
+    cost.wait(waits_s + meeting_s(ctx, g));
     known(w, cost)
+}
+
+/// Seconds that a launch takes more whose CTAs form clusters.
+fn meeting_s(ctx: Ctx, g: &GpuMapping) -> f64 {
+    let ways = ctx.machine.way_costs().filter(|_| g.cluster > 1);
+    ways.map_or(0.0, |w| w.cluster_s.value)
 }
 
 /// What a CPU's workers take for `w`, of which each statement of `program` has one of `parts`.

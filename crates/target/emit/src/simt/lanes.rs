@@ -387,11 +387,17 @@ impl Look<'_> {
                 };
             }
             Inst::Bulk {
-                operand, elements, ..
-            } => self.out[at] = self.bulk(*operand, (*elements).into()),
+                operand,
+                elements,
+                among,
+                ..
+            } => self.out[at] = self.bulk(*operand, ((*elements).into(), *among)),
             Inst::Box {
                 operand, tensor, ..
-            } => self.out[at] = self.bulk(*operand, self.p.tensors[*tensor as usize].elements()),
+            } => {
+                let t = &self.p.tensors[*tensor as usize];
+                self.out[at] = self.bulk(*operand, (t.view.elements(), t.among));
+            }
             Inst::LoadMatrix { array, index, .. } => {
                 let each = self.p.shared[*array as usize].dtype.bits().max(8);
                 self.out[at] = self.shared(*array, *index, (BLOCK_LINE / each) as usize);
@@ -486,14 +492,16 @@ impl Look<'_> {
         }
     }
 
-    /// A run or a box of an operand that is copied to shared memory at once.
-    fn bulk(&self, operand: u16, elements: i64) -> Seen {
+    /// A run or a box of an operand that is copied to shared memory at once: all of it is written there, and where CTAs of
+    /// a cluster copy it together each reads its share.
+    fn bulk(&self, operand: u16, (elements, among): (i64, u32)) -> Seen {
         let bits = i64::from(self.p.operands[operand as usize].dtype.bits());
-        let bytes = bits * elements / 8;
+        let written = bits * elements / 8;
+        let bytes = written / i64::from(among.max(1));
         Seen::Memory(Footprint {
             sectors: (bytes / SECTOR) as f64,
             lines: (bytes / LINE) as f64,
-            passes: (bytes / LINE) as f64,
+            passes: (written / LINE) as f64,
             bytes: bytes as f64,
         })
     }

@@ -91,7 +91,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         groups: vec![],
         homes: vec![],
         depends: (0..kernel.operands.len())
-            .map(|o| access::depends(kernel, o))
+            .map(|o| kernel.depends(o as OperandId))
             .collect(),
         shared: vec![],
         tensors: vec![],
@@ -141,6 +141,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         tensors,
         tasks: work::tasks(kernel, schedule),
         walkers: whole.walkers,
+        cluster: whole.cluster,
         faults,
     };
     verified(&program);
