@@ -412,7 +412,7 @@ fn mapping(
         warps,
         copiers: 0,
         walkers: 0,
-            cluster: 1,
+        cluster: 1,
         store_bytes: 0,
         rows: rows.to_vec(),
         columns,

@@ -3,9 +3,7 @@ use crate::{
     CPU_FAMILIES, Case, Limits, MATRIX_FAMILIES, Rng, buffers_in_parts, cases, cpu_schedules,
     families, gpu_schedules, matrix_schedules, with_clusters, with_image,
 };
-use kernel::{
-    GpuMapping, Kernel, Mapping, OperandId, Place, Role, Stmt, TargetKind, TileProgram,
-};
+use kernel::{GpuMapping, Kernel, Mapping, OperandId, Place, Role, Stmt, TargetKind, TileProgram};
 use layout::DType;
 use reference::{Memory, RefError, run_kernel, run_tiles};
 use std::collections::BTreeMap;

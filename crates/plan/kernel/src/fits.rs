@@ -36,7 +36,10 @@ impl TileProgram {
         }
         let clusters = g.cluster == 1 || gpu.clusters.contains(&g.cluster);
         b.need(clusters, "cluster", || {
-            format!("{} has no clusters of {} CTAs; use 1", target.name, g.cluster)
+            format!(
+                "{} has no clusters of {} CTAs; use 1",
+                target.name, g.cluster
+            )
         })?;
         let rule = "limits";
         b.need(g.threads <= most.threads, rule, || {

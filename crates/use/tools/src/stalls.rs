@@ -313,7 +313,12 @@ pub fn of_step(
         shared: u64::from(shape.shared_bytes),
     };
     let whole = timing(machine, asked)?;
-    let ctas = all.min(most_ctas.max(1));
+    // Whole clusters.
+    let ctas = all.min(
+        most_ctas
+            .max(1)
+            .next_multiple_of(u64::from(printed.cluster)),
+    );
     let total = u64::from(whole.sms);
     let sms = sms_for((ctas, all), &whole);
     let slice = machine.slice(sms);

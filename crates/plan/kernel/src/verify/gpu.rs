@@ -216,7 +216,9 @@ fn clusters(k: &Kernel, s: &Schedule, g: &GpuMapping, b: &Blame) -> Result<(), K
         together += 1;
         b.need(shares(k, s, *dst, n), rule, || {
             let name = &k.tiles[*dst as usize].name;
-            format!("a piece of tile '{name}' has no {n} shares that are copies of their own: use 1")
+            format!(
+                "a piece of tile '{name}' has no {n} shares that are copies of their own: use 1"
+            )
         })?;
     }
     b.need(together > 0, rule, || {
@@ -229,7 +231,9 @@ fn shares(k: &Kernel, s: &Schedule, t: TileId, n: u32) -> bool {
     match s.place(t) {
         Place::Image { .. } => {
             let bits = i64::from(k.tiles[t as usize].dtype.bits());
-            let size = piece(k, s, t).iter().fold(bits, |p, x| p.saturating_mul(x.1));
+            let size = piece(k, s, t)
+                .iter()
+                .fold(bits, |p, x| p.saturating_mul(x.1));
             size > 0 && size % (i64::from(n) * COPIED) == 0
         }
         Place::Tensor { swizzle, .. } => {

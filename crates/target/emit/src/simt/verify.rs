@@ -377,8 +377,8 @@ impl Verifier<'_> {
                 self.all(&[*to, *index], Ty::I32)?;
                 let (from, into) = (self.operand(*operand)?, self.array(*array)?);
                 let share = elements.checked_div(*among).map(|n| n * from.bits());
-                let share = share.is_some_and(|n| n.is_multiple_of(128))
-                    && elements.is_multiple_of(*among);
+                let share =
+                    share.is_some_and(|n| n.is_multiple_of(128)) && elements.is_multiple_of(*among);
                 self.shared_out(*among, share, c)?;
                 match c.side && from == into && (from.bits() * elements).is_multiple_of(128) {
                     true => Ok(()),

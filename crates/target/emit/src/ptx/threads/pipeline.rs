@@ -126,7 +126,10 @@ impl Printer<'_> {
         self.first_thread(thread, &format!("$counted_{label}"), |s| {
             for stage in 0..p.stages {
                 // A warp that copies, and a lane of each that computes, in all CTAs that copy to each other's stages.
-                let each = [(stage, WARP), (p.stages + stage, p.among * computing / WARP)];
+                let each = [
+                    (stage, WARP),
+                    (p.stages + stage, p.among * computing / WARP),
+                ];
                 for (number, count) in each {
                     let at = s.barrier_at(p, number);
                     s.line(format_args!(
