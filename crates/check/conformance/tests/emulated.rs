@@ -73,7 +73,7 @@ fn clustered(count: usize) -> Vec<(TileProgram, Vec<Tensor>)> {
             };
             let stages = s.places.iter().find_map(|p| p.stages()).unwrap_or(1);
             let pieces: i64 = s.loops.iter().map(depth).product();
-            if pieces > 2 * i64::from(stages) {
+            if pieces > 2 * i64::from(stages) && ptx::emit(&p, "sm_90a").is_ok() {
                 found.push((p, buffers.clone()));
             }
         }
