@@ -200,6 +200,9 @@ fn with_image(mut k: Kernel) -> Kernel {
     k
 }
 
+/// What makes a schedule another one.
+type Change<'a> = &'a dyn Fn(&mut Schedule);
+
 /// A GPU's mapping in clusters of `n` CTAs.
 fn clustered(mut m: Mapping, n: u32) -> Mapping {
     if let Mapping::Gpu(g) = &mut m {
@@ -237,7 +240,7 @@ fn clusters_have_neighbours_that_copy_for_each_other() {
             f(g);
         }
     };
-    let wrong: [(&str, &Kernel, &dyn Fn(&mut Schedule)); 8] = [
+    let wrong: [(&str, &Kernel, Change); 8] = [
         ("along axis 'm'", &k, &|s| s.raster = 4),
         ("along axis 'm'", &even, &|s| s.raster = 3),
         // 63 tiles of 64 columns are no pairs.
