@@ -386,18 +386,7 @@ impl Look<'_> {
                     (r, _) => r,
                 };
             }
-            Inst::Bulk {
-                operand,
-                elements,
-                among,
-                ..
-            } => self.out[at] = self.bulk(*operand, ((*elements).into(), *among)),
-            Inst::Box {
-                operand, tensor, ..
-            } => {
-                let t = &self.p.tensors[*tensor as usize];
-                self.out[at] = self.bulk(*operand, (t.view.elements(), t.among));
-            }
+            Inst::Bulk { .. } | Inst::Box { .. } => self.out[at] = self.bulk(i),
             Inst::LoadMatrix { array, index, .. } => {
                 let each = self.p.shared[*array as usize].dtype.bits().max(8);
                 self.out[at] = self.shared(*array, *index, (BLOCK_LINE / each) as usize);
@@ -494,7 +483,22 @@ impl Look<'_> {
 
     /// A run or a box of an operand that is copied to shared memory at once: all of it is written there, and where CTAs of
     /// a cluster copy it together each reads its share.
-    fn bulk(&self, operand: u16, (elements, among): (i64, u32)) -> Seen {
+    fn bulk(&self, i: &Inst) -> Seen {
+        let (operand, elements, among) = match i {
+            Inst::Bulk {
+                operand,
+                elements,
+                among,
+                ..
+            } => (*operand, (*elements).into(), *among),
+            Inst::Box {
+                operand, tensor, ..
+            } => {
+                let t = &self.p.tensors[*tensor as usize];
+                (*operand, t.view.elements(), t.among)
+            }
+            _ => return Seen::Nothing,
+        };
         let bits = i64::from(self.p.operands[operand as usize].dtype.bits());
         let written = bits * elements / 8;
         let bytes = written / i64::from(among.max(1));
