@@ -14,7 +14,7 @@ pub use attention::matrix_attention;
 pub use case::{Case, Limits};
 pub use chain::{Link, chain};
 pub use dense::panels_of as panels;
-pub use dense::{warpgroup_conv, warpgroup_product};
+pub use dense::{clustered_product, warpgroup_conv, warpgroup_product};
 
 /// Makes a case by what an [`Rng`] draws, or takes in turn.
 pub type Make = fn(&mut Rng) -> Case;

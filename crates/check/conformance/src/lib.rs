@@ -20,10 +20,12 @@ mod suite;
 
 pub use emulated::{Emulated, arch, is_fault};
 pub use families::{
-    CPU_FAMILIES, Case, FAMILIES, Limits, Link, MATRIX_FAMILIES, Make, cases, chain, panels,
-    warpgroup_conv, warpgroup_product,
+    CPU_FAMILIES, Case, FAMILIES, Limits, Link, MATRIX_FAMILIES, Make, cases, chain,
+    clustered_product, panels, warpgroup_conv, warpgroup_product,
 };
-pub use matrix::{Imaged, buffers_in_parts, matrix_schedules, with_image, with_words};
+pub use matrix::{
+    Imaged, buffers_in_parts, matrix_schedules, with_clusters, with_image, with_words,
+};
 #[cfg(target_os = "linux")]
 pub use on_device::Guarded;
 pub use on_device::{OnDevice, OneStep};
@@ -32,6 +34,6 @@ pub use scalars::scalars;
 pub use schedules::{cpu_schedule, cpu_schedules, gpu_schedules};
 pub use special::{special, special_images};
 pub use suite::{
-    Failure, Outcome, Picks, Seen, Subject, attending, boxed_windows, copied_ahead, each, run,
-    seeds,
+    Failure, Outcome, Picks, Seen, Subject, attending, boxed_windows, copied_ahead, each,
+    in_clusters, run, seeds,
 };

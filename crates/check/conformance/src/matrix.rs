@@ -416,6 +416,7 @@ fn mapping(
         warps,
         copiers: 0,
         walkers: 0,
+        cluster: 1,
         store_bytes: 0,
         rows: rows.to_vec(),
         columns,
@@ -612,6 +613,24 @@ pub fn with_image(program: &TileProgram) -> Option<Imaged> {
             whole,
             parts: (!tiles.is_empty()).then_some((operand, factors)),
         })
+    })
+}
+
+/// `program` in clusters of CTAs that copy for each other, in bands of any width; `None` where neighbouring tasks have
+/// nothing in common that copies bring at once, or are none.
+pub fn with_clusters(program: &TileProgram, rng: &mut Rng) -> Option<TileProgram> {
+    let mut rasters = [1, 2, 4];
+    rasters.rotate_left(rng.below(3));
+    let walkers = rng.of(&[0, 2, 4]);
+    rasters.into_iter().find_map(|raster| {
+        let mut s = program.schedule().clone();
+        s.raster = raster;
+        let Mapping::Gpu(g) = &mut s.mapping else {
+            return None;
+        };
+        g.cluster = 2;
+        g.walkers = if g.walkers == 0 { 0 } else { walkers };
+        TileProgram::new(program.kernel().clone(), s).ok()
     })
 }
 

@@ -229,6 +229,7 @@ pub fn gpu_schedules(
                 warps: [1, threads / 32],
                 copiers: 0,
                 walkers: 0,
+                cluster: 1,
                 store_bytes: 0,
                 rows: vec![],
                 columns: vec![],

@@ -1,9 +1,9 @@
 //! The comparison with the reference.
 use crate::{
     CPU_FAMILIES, Case, Limits, MATRIX_FAMILIES, Rng, buffers_in_parts, cases, cpu_schedules,
-    families, gpu_schedules, matrix_schedules, with_image,
+    families, gpu_schedules, matrix_schedules, with_clusters, with_image,
 };
-use kernel::{GpuMapping, Kernel, Mapping, OperandId, Place, Role, TargetKind, TileProgram};
+use kernel::{GpuMapping, Kernel, Mapping, OperandId, Place, Role, Stmt, TargetKind, TileProgram};
 use layout::DType;
 use reference::{Memory, RefError, run_kernel, run_tiles};
 use std::collections::BTreeMap;
@@ -260,6 +260,76 @@ pub fn copied_ahead(subject: &dyn Subject, seed: u64, wanted: usize) -> Result<u
     Err(format!(
         "{done} programs agreed from seed {seed} on, {boxed} of them with boxes; {wanted} are wanted"
     ))
+}
+
+/// Runs products, convolutions and attentions by warpgroups in clusters of CTAs that copy for each other, from a seed on
+/// until `wanted` programs agreed; gives the last seed. At least a quarter of them copy runs of images together, as many
+/// boxes of tensors, and as many walk tasks.
+///
+/// # Errors
+/// The first that does not agree, with its text and the seed that makes it again, or there are fewer.
+pub fn in_clusters(subject: &dyn Subject, seed: u64, wanted: usize) -> Result<u64, String> {
+    let makes = [
+        families::clustered_product,
+        families::clustered_product,
+        families::clustered_product,
+        families::warpgroup_conv,
+        families::matrix_attention,
+    ];
+    let (mut done, mut kinds) = (0, [0; 3]);
+    for seed in seed..seed + 40 * wanted as u64 {
+        let mut rng = Rng::new(seed);
+        let case = rng.of(&makes)(&mut rng);
+        for s in matrix_schedules(&case.kernel, &mut rng) {
+            let Ok(plain) = TileProgram::new(case.kernel.clone(), s) else {
+                continue;
+            };
+            let image = with_image(&plain);
+            let whole = image.as_ref().map(|i| (&i.program, &i.whole, i.parts));
+            for (program, whole, parts) in [(&plain, plain.kernel(), None)].into_iter().chain(whole)
+            {
+                let Some(program) = with_clusters(program, &mut rng) else {
+                    continue;
+                };
+                let mut asked = asked(whole, &case.symbols, case.limits, &mut rng)?;
+                if let Some(parts) = parts {
+                    asked.0 = buffers_in_parts(&asked.0, parts)?;
+                }
+                let limits = case.limits.of(&program);
+                let came = agreed(subject, &program, &case.symbols, &asked, limits);
+                let came = came.map_err(|e| format!("{}, seed {seed}: {e}", subject.name()))?;
+                if came.is_err() {
+                    continue;
+                }
+                done += 1;
+                for (kind, own) in kinds.iter_mut().zip(kinds_of(&program)) {
+                    *kind += usize::from(own);
+                }
+            }
+        }
+        if done >= wanted && kinds.iter().all(|n| 4 * n >= wanted) {
+            return Ok(seed);
+        }
+    }
+    Err(format!(
+        "{done} programs agreed from seed {seed} on, images, boxes and walks among them {kinds:?}; {wanted} are wanted"
+    ))
+}
+
+/// Whether CTAs of a cluster copy runs of images together, boxes of tensors, and whether they walk tasks.
+fn kinds_of(program: &TileProgram) -> [bool; 3] {
+    let (k, s) = (program.kernel(), program.schedule());
+    let copies = |boxes: bool| {
+        k.body.iter().any(|x| match x {
+            Stmt::Load { dst, operand } => {
+                let own = matches!(s.place(*dst), Place::Tensor { .. }) == boxes;
+                own && s.is_multicast(k, *dst, *operand)
+            }
+            _ => false,
+        })
+    };
+    let walks = matches!(&s.mapping, Mapping::Gpu(g) if g.walkers > 0);
+    [copies(false), copies(true), walks]
 }
 
 /// Runs convolutions by warpgroups whose windows are boxes of tensors, from a seed on until `wanted` programs agreed, most

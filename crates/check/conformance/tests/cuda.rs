@@ -2,7 +2,7 @@
 use cuda::{CudaDevice, CudaOptions};
 use cuda_emulated::{Checks, EmulatedDriver, EmulatedGpu};
 use machine::Way;
-use shopfloor_conformance::{OnDevice, copied_ahead, run, seeds};
+use shopfloor_conformance::{OnDevice, copied_ahead, in_clusters, run, seeds};
 
 fn device(name: &str, launch: Option<Way>) -> CudaDevice {
     let gpu = EmulatedGpu::named(name).expect("a name of the catalog");
@@ -52,6 +52,20 @@ fn tasks_that_ctas_walk_agree_with_the_reference_however_they_are_launched() {
     for way in Way::ALL {
         let d = device("h100", Some(way));
         let last = copied_ahead(&OnDevice(&d), 9400, seeds(8));
+        let last = last.unwrap_or_else(|e| panic!("{way}: {e}"));
+        println!("{way}: up to seed {last}");
+    }
+}
+
+/// Launched and in graphs, and in a kernel that stays, where each CTA copies for itself.
+#[test]
+fn clusters_agree_with_the_reference_however_they_are_launched() {
+    if !testing::turn("clusters_agree_with_the_reference_however_they_are_launched") {
+        return;
+    }
+    for way in Way::ALL {
+        let d = device("h100", Some(way));
+        let last = in_clusters(&OnDevice(&d), 600_000, seeds(8));
         let last = last.unwrap_or_else(|e| panic!("{way}: {e}"));
         println!("{way}: up to seed {last}");
     }

@@ -1,10 +1,12 @@
 //! PTX of every family, run on the emulator: what it does, and that nothing is touched that is not
 //! there, or without the barriers it takes.
 use emit::ptx;
+use kernel::TileProgram;
 use shopfloor_conformance::{
-    Emulated, Rng, attending, boxed_windows, cases, copied_ahead, run, scalars, seeds, special,
-    special_images,
+    Emulated, Rng, attending, boxed_windows, cases, clustered_product, copied_ahead, in_clusters,
+    matrix_schedules, run, scalars, seeds, special, special_images, with_clusters,
 };
+use tensor::Tensor;
 
 #[test]
 fn every_family_agrees_with_the_reference() {
@@ -39,6 +41,90 @@ fn factors_that_warps_copy_agree_with_the_reference() {
     let last =
         copied_ahead(&Emulated::on("sm_90a"), 9100, seeds(24)).unwrap_or_else(|e| panic!("{e}"));
     println!("up to seed {last}");
+}
+
+#[test]
+fn clusters_agree_with_the_reference() {
+    let first = 1000 * testing::Share::cases(20, 1).start;
+    let last = in_clusters(&Emulated::on("sm_90a"), 400_000 + first, seeds(16));
+    let last = last.unwrap_or_else(|e| panic!("{e}"));
+    println!("from seed {} up to {last}", 400_000 + first);
+}
+
+/// Programs in clusters whose pieces come to every stage again, with buffers of zeros.
+fn clustered(count: usize) -> Vec<(TileProgram, Vec<Tensor>)> {
+    let (mut found, mut rng) = (vec![], Rng::new(79));
+    while found.len() < count {
+        let case = clustered_product(&mut rng);
+        let zeros = |o: &kernel::Operand| {
+            let n = o.elements.known().expect("a size");
+            Tensor::zeros(o.dtype, &[n as usize]).expect("memory")
+        };
+        let buffers: Vec<Tensor> = case.kernel.operands.iter().map(zeros).collect();
+        for s in matrix_schedules(&case.kernel, &mut rng) {
+            let plain = TileProgram::new(case.kernel.clone(), s).ok();
+            let Some(p) = plain.and_then(|p| with_clusters(&p, &mut rng)) else {
+                continue;
+            };
+            let s = p.schedule();
+            let depth = |c: &kernel::AxisTile| {
+                let extent = p.kernel().axes[c.axis as usize].extent.known();
+                extent.unwrap_or(0) / c.tile
+            };
+            let stages = s.places.iter().find_map(|p| p.stages()).unwrap_or(1);
+            let pieces: i64 = s.loops.iter().map(depth).product();
+            if pieces > 2 * i64::from(stages) && ptx::emit(&p, "sm_90a").is_ok() {
+                found.push((p, buffers.clone()));
+            }
+        }
+    }
+    found
+}
+
+/// What CTAs of a cluster wait for each other for: barriers that are there before others arrive at them, stages that nobody
+/// reads any more, and shared memory that others still write to.
+#[test]
+fn clusters_that_do_not_wait_for_each_other_are_found_out() {
+    let subject = Emulated::on("sm_90a");
+    let meets = |order: &str| {
+        format!("\tbarrier.cluster.arrive.{order};\n\tbarrier.cluster.wait.acquire;\n")
+    };
+    let mut found = [0; 3];
+    let programs = clustered(6);
+    for (p, buffers) in &programs {
+        let text = ptx::emit(p, "sm_90a").unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(text.cluster, 2);
+        let fine = subject.launch(p, &text, &[], buffers);
+        fine.unwrap_or_else(|e| panic!("{e}"));
+        let broken = [
+            text.text.replacen(&meets("relaxed"), "\tbar.sync 0;\n", 1),
+            text.text.replacen(&meets("release"), "", 1),
+            // Each says twice that its own stage is free, and not that the other's is.
+            without_peers(&text.text),
+        ];
+        for (n, broken) in broken.into_iter().enumerate() {
+            let changed = ptx::Ptx {
+                text: broken,
+                ..text.clone()
+            };
+            let e = subject.launch(p, &changed, &[], buffers);
+            found[n] += usize::from(e.is_err());
+        }
+    }
+    println!("{found:?} of {}", programs.len());
+    assert_eq!(found, [programs.len(); 3]);
+}
+
+/// A text in which the address of another CTA's barrier is that of the CTA's own.
+fn without_peers(text: &str) -> String {
+    let line = |l: &str| match l.trim_start().strip_prefix("mapa.shared::cluster.u32 ") {
+        Some(rest) => {
+            let names: Vec<&str> = rest.split(", ").collect();
+            format!("\tmov.b32 {}, {};\n", names[0], names[1])
+        }
+        None => format!("{l}\n"),
+    };
+    text.lines().map(line).collect()
 }
 
 #[test]

@@ -2,7 +2,8 @@
 use emit::ptx;
 use kernel::TileProgram;
 use shopfloor_conformance::{
-    Failure, Picks, Rng, Subject, arch, attending, boxed_windows, cases, copied_ahead, run, seeds,
+    Failure, Picks, Rng, Subject, arch, attending, boxed_windows, cases, copied_ahead, in_clusters,
+    run, seeds,
 };
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -142,6 +143,11 @@ fn assembled_of_kind(name: &str, programs: OfKind, seed: u64) {
     };
     let last = programs(&a, seed, seeds(12)).unwrap_or_else(|e| panic!("{e}"));
     println!("up to seed {last}, registers {:?}", a.registers.borrow());
+}
+
+#[test]
+fn clusters_are_assembled() {
+    assembled_of_kind("ptxas: clusters", in_clusters, 500_000);
 }
 
 #[test]

@@ -4,8 +4,9 @@ use emit::simt::{self, Caps, Program};
 use emit::wgsl;
 use kernel::{Mapping, TileProgram};
 use shopfloor_conformance::{
-    Rng, attending, boxed_windows, cases, copied_ahead, matrix_schedules, run, scalars, seeds,
-    simt as threads, simt::Interpreter, special, special_images, warpgroup_product,
+    Rng, attending, boxed_windows, cases, clustered_product, copied_ahead, in_clusters,
+    matrix_schedules, run, scalars, seeds, simt as threads, simt::Interpreter, special,
+    special_images, warpgroup_product, with_clusters, with_image,
 };
 use std::sync::Arc;
 use tensor::Tensor;
@@ -84,6 +85,110 @@ fn factors_that_warps_copy_agree_with_the_reference() {
     };
     let last = copied_ahead(&subject, 9200, seeds(24)).unwrap_or_else(|e| panic!("{e}"));
     println!("up to seed {last}");
+}
+
+#[test]
+fn clusters_agree_with_the_reference() {
+    let subject = Interpreter {
+        shuffle: 32,
+        matrix: true,
+    };
+    let first = 1000 * testing::Share::cases(20, 1).start;
+    let last = in_clusters(&subject, 300_000 + first, seeds(8)).unwrap_or_else(|e| panic!("{e}"));
+    println!("from seed {} up to {last}", 300_000 + first);
+}
+
+/// A program whose CTAs copy runs, or boxes, together.
+fn clustered(boxes: bool) -> Program {
+    let caps = Caps {
+        shuffle: 32,
+        copies: true,
+        warpgroups: true,
+        dependents: true,
+    };
+    let mut rng = Rng::new(78);
+    loop {
+        let case = clustered_product(&mut rng);
+        for s in matrix_schedules(&case.kernel, &mut rng) {
+            let plain = TileProgram::new(case.kernel.clone(), s).ok();
+            let program = match boxes {
+                true => plain,
+                false => plain.and_then(|p| with_image(&p)).map(|i| i.program),
+            };
+            let made = program.and_then(|p| with_clusters(&p, &mut rng));
+            let Some(p) = made.and_then(|p| simt::lower(&p, caps).ok()) else {
+                continue;
+            };
+            let together = p.tensors.iter().any(|t| t.among > 1);
+            if together == boxes {
+                return p;
+            }
+        }
+    }
+}
+
+/// The first run of elements that CTAs copy together.
+fn run_together(body: &mut [Inst]) -> Option<&mut Inst> {
+    body.iter_mut().find_map(|i| match i {
+        Inst::Bulk { among: 2.., .. } => Some(i),
+        i => run_together(i.body_mut()?),
+    })
+}
+
+#[test]
+fn clusters_that_cannot_be_are_refused() {
+    let refused = |boxes: bool, words: &str, change: &dyn Fn(&mut Program)| {
+        let mut p = clustered(boxes);
+        simt::verify::verify(&p).unwrap_or_else(|e| panic!("{e}\n{p}"));
+        change(&mut p);
+        match simt::verify::verify(&p) {
+            Err(e) => assert!(e.contains(words), "{words}: {e}"),
+            Ok(()) => panic!("{words}: {:?}\n{p}", p.tensors),
+        }
+    };
+    for boxes in [false, true] {
+        refused(boxes, "no clusters of 3", &|p| p.cluster = 3);
+        refused(boxes, "no clusters of 0", &|p| p.cluster = 0);
+        refused(boxes, "no clusters of 2", &|p| p.walkers = 3);
+        refused(boxes, "no clusters of 2", &|p| {
+            p.tasks = layout::Dim::Known(7)
+        });
+        // Barriers of stages that count the threads of one CTA alone.
+        refused(boxes, "stages of 1 CTAs in clusters of 2", &|p| {
+            let found = p.body.iter_mut().find_map(|i| match i {
+                Inst::Pipeline { pipeline, .. } => Some(pipeline),
+                _ => None,
+            });
+            found.expect("a pipeline").among = 1;
+        });
+    }
+    let of_run =
+        |change: &dyn Fn(&mut u32, &mut u32), p: &mut Program| match run_together(&mut p.body) {
+            Some(Inst::Bulk {
+                elements, among, ..
+            }) => change(elements, among),
+            _ => panic!("a run"),
+        };
+    refused(false, "4 CTAs copy together", &|p| {
+        of_run(&|_, among| *among = 4, p);
+    });
+    refused(false, "0 CTAs copy together", &|p| {
+        of_run(&|_, among| *among = 0, p);
+    });
+    // A half of 16 bytes.
+    refused(false, "2 CTAs copy together", &|p| {
+        of_run(&|elements, _| *elements = 4, p);
+    });
+    refused(true, "4 CTAs copy together", &|p| {
+        p.tensors.iter_mut().for_each(|t| t.among = 4);
+    });
+    // Four lines are no block that a swizzle goes over.
+    refused(true, "2 CTAs copy together", &|p| {
+        for t in &mut p.tensors {
+            t.view.dims[1..].iter_mut().for_each(|d| d.count = 1);
+            t.view.dims[1].count = 8;
+        }
+    });
 }
 
 #[test]

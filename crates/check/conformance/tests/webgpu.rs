@@ -153,6 +153,7 @@ fn doubled(n: i64) -> TileProgram {
             warps: [1, 1],
             copiers: 0,
             walkers: 0,
+            cluster: 1,
             store_bytes: 0,
             rows: vec![],
             columns: vec![],

@@ -292,6 +292,7 @@ impl Stage {
         gpu.threads = vec![256];
         gpu.copiers = vec![self.copiers];
         gpu.walking = self.walking;
+        gpu.clusters = vec![];
         gpu.store_bytes = self.store_bytes;
         gpu.rasters = vec![8];
         gpu.splits = vec![];

@@ -34,6 +34,13 @@ impl TileProgram {
                 format!("{} has no form for {what}", target.name)
             })?;
         }
+        let clusters = g.cluster == 1 || gpu.clusters.contains(&g.cluster);
+        b.need(clusters, "cluster", || {
+            format!(
+                "{} has no clusters of {} CTAs; use 1",
+                target.name, g.cluster
+            )
+        })?;
         let rule = "limits";
         b.need(g.threads <= most.threads, rule, || {
             format!(

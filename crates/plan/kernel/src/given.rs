@@ -284,6 +284,7 @@ fn gpu(k: &Kernel, text: &str) -> Read<Mapping> {
         warps: [warps.0, warps.1],
         copiers,
         walkers: 0,
+        cluster: 1,
         rows,
         columns,
         fragment: fragment(instruction.trim())?,
@@ -307,6 +308,8 @@ fn gpu(k: &Kernel, text: &str) -> Read<Mapping> {
             made.registers = number(&piece[a..b], 1)?;
         } else if let Some((a, b)) = inside(piece, "", " CTAs that walk") {
             made.walkers = number(&piece[a..b], 1)?;
+        } else if let Some((a, b)) = inside(piece, "clusters of ", " CTAs") {
+            made.cluster = number(&piece[a..b], 1)?;
         } else if let Some((a, b)) = inside(piece, "constants ", "") {
             let names = piece[a..b].split(',');
             made.constants = names.map(|name| operand(k, name)).collect::<Read<_>>()?;

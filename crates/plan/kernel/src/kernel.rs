@@ -510,6 +510,17 @@ impl Stmt {
 }
 
 impl Kernel {
+    /// Axes on which it depends which element of an operand a position reads or writes, and whether there is one.
+    pub fn depends(&self, operand: OperandId) -> Vec<AxisId> {
+        let a = &self.operands[operand as usize].access;
+        let mut axes: Vec<AxisId> = a.terms.iter().map(|t| t.axis).collect();
+        axes.extend(a.bounds.iter().flat_map(|b| b.terms.iter().map(|t| t.0)));
+        axes.extend(a.indexed.iter().flat_map(|i| self.depends(i.by)));
+        axes.arrange();
+        axes.dedup();
+        axes
+    }
+
     /// Axes that tiles are carried along, ascending: a schedule goes through their positions one by
     /// one, in order, in its outermost loops.
     pub fn ordered(&self) -> Vec<AxisId> {

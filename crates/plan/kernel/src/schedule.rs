@@ -263,6 +263,11 @@ pub struct GpuMapping {
     /// stays, its CTAs take tasks by rules of their own, one at a time.
     #[serde(default)]
     pub walkers: u32,
+    /// CTAs of a cluster, which have neighbouring tasks ([`Schedule::neighbours`]): of each piece of a factor that these
+    /// read alike ([`Schedule::is_multicast`]) each CTA copies its share, to the shared memory of all of them. 1: each copies
+    /// for itself, as it does in a launch of several steps and where a kernel stays.
+    #[serde(default = "once")]
+    pub cluster: u32,
     /// The accumulator's row axes (outermost first).
     pub rows: Vec<AxisId>,
     /// The accumulator's column axes.
@@ -365,6 +370,7 @@ impl GpuMapping {
             threads: self.computing(),
             copiers: 0,
             walkers: 0,
+            cluster: 1,
             ..self.clone()
         }
     }
@@ -460,6 +466,28 @@ impl Schedule {
             (Some(t), Some(e)) => Some(t.min(e.max(1))),
             (t, e) => t.or(e.map(|e| e.max(1))),
         }
+    }
+
+    /// The axis along which neighbouring tasks lie: the last one of the grid, or where tasks go in bands the one before it.
+    pub fn neighbours(&self) -> Option<AxisTile> {
+        let back = usize::from(self.raster > 1 && self.grid.len() > 1);
+        self.grid.iter().rev().nth(back).copied()
+    }
+
+    /// CTAs of a cluster.
+    pub fn cluster(&self) -> u32 {
+        match &self.mapping {
+            Mapping::Gpu(g) => g.cluster,
+            Mapping::Cpu(_) => 1,
+        }
+    }
+
+    /// Whether the CTAs of a cluster copy tile `t`, as which `operand` is loaded, together: one copy brings a piece, and it is
+    /// the same for tasks that are neighbours.
+    pub fn is_multicast(&self, kernel: &crate::Kernel, t: TileId, operand: OperandId) -> bool {
+        let at_once = matches!(self.place(t), Place::Image { .. } | Place::Tensor { .. });
+        let alike = |c: AxisTile| !kernel.depends(operand).contains(&c.axis);
+        self.cluster() > 1 && at_once && self.neighbours().is_some_and(alike)
     }
 
     /// PTX of the user's that is launched in place of what is printed.

@@ -93,6 +93,9 @@ pub struct GpuTarget {
     /// Whether CTAs some of whose warps only copy can walk tasks; else each has one task.
     #[serde(default)]
     pub walking: bool,
+    /// CTAs of a cluster to choose from, beside 1: such warps copy what all of them read.
+    #[serde(default)]
+    pub clusters: Vec<u32>,
     /// Whether such warps can copy boxes of tensors ([`crate::Place::Tensor`]).
     #[serde(default)]
     pub boxes: bool,

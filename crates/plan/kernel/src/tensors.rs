@@ -10,6 +10,8 @@ const MOST_BOX: i64 = 256;
 const MOST_STEP: i64 = 8;
 /// Bits that addresses and strides are a multiple of.
 const GRAIN: i64 = 128;
+/// Lines after which a swizzle begins anew.
+const BLOCK: i64 = 8;
 
 /// A dimension of an operand as a tensor. The coordinate of a piece along it is `base` and so many times the coordinate
 /// of each axis; outside `0..extent` there are zeros.
@@ -54,6 +56,27 @@ pub struct TensorView {
     pub offset: Dim,
     /// Dimensions, the innermost first.
     pub dims: Vec<TensorDim>,
+}
+
+impl TensorView {
+    /// Elements of a box.
+    pub fn elements(&self) -> i64 {
+        self.dims.iter().map(|d| d.count).product()
+    }
+
+    /// The same with boxes that are one of `n` equal shares of its own, which follow each other in shared memory, and the
+    /// dimension along which they do; `None` where a share is no whole blocks of [`BLOCK`] lines.
+    pub fn share(&self, n: u32) -> Option<(usize, TensorView)> {
+        let at = self.dims.iter().rposition(|d| d.count > 1)?;
+        let lines: i64 = self.dims.iter().skip(1).map(|d| d.count).product();
+        let (n, count) = (i64::from(n.max(1)), self.dims[at].count);
+        if at == 0 || count % n != 0 || lines % (n * BLOCK) != 0 {
+            return None;
+        }
+        let mut share = self.clone();
+        share.dims[at].count = count / n;
+        Some((at, share))
+    }
 }
 
 impl Access {

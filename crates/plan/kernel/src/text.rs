@@ -197,7 +197,7 @@ pub(crate) fn mapping(k: &Kernel, m: &Mapping) -> String {
                 ),
             };
             format!(
-                "cta {} threads, warps {}, rows {}, columns {}, {fragment}{spread}, loads of {} B{}{}, {} registers{}{}{}",
+                "cta {} threads, warps {}, rows {}, columns {}, {fragment}{spread}, loads of {} B{}{}, {} registers{}{}{}{}",
                 g.threads,
                 g.warps_text(),
                 axes(k, &g.rows),
@@ -215,6 +215,10 @@ pub(crate) fn mapping(k: &Kernel, m: &Mapping) -> String {
                 match g.walkers {
                     0 => String::new(),
                     n => format!(", {n} CTAs that walk"),
+                },
+                match g.cluster {
+                    1 => String::new(),
+                    n => format!(", clusters of {n} CTAs"),
                 },
                 match g.constants.as_slice() {
                     [] => String::new(),

@@ -1,6 +1,6 @@
 //! Tile programs: a kernel with its schedule, as loops over statements on whole tiles. Made only by
 //! [`TileProgram::new`], which verifies; executors, emitters and the cost model read it.
-use crate::{AxisTile, Kernel, KernelError, Node, Schedule, lower};
+use crate::{AxisTile, Kernel, KernelError, Mapping, Node, Schedule, lower};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A kernel with its schedule as a program over tiles: the one description that every reader uses.
@@ -118,13 +118,16 @@ impl TileProgram {
         })
     }
 
-    /// The same with threads that copy what tensor copies bring, for steps that are no launch of their own.
+    /// The same with threads that copy what tensor copies bring, each CTA by itself, for steps that are no launch of their own.
     pub fn by_threads(&self) -> TileProgram {
         let places = self.schedule.places.iter();
-        let schedule = Schedule {
+        let mut schedule = Schedule {
             places: places.map(|p| p.by_threads()).collect(),
             ..Schedule::clone(&self.schedule)
         };
+        if let Mapping::Gpu(g) = &mut schedule.mapping {
+            g.cluster = 1;
+        }
         TileProgram {
             schedule: schedule.into(),
             ..self.clone()

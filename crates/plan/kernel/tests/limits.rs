@@ -27,6 +27,7 @@ fn target(kind: TargetKind, shared_bytes: u64) -> Target {
             stages: vec![],
             copiers: vec![],
             walking: false,
+            clusters: vec![],
             boxes: false,
             store_bytes: 0,
             fragments: vec![],

@@ -200,6 +200,69 @@ fn with_image(mut k: Kernel) -> Kernel {
     k
 }
 
+/// What makes a schedule another one.
+type Change<'a> = &'a dyn Fn(&mut Schedule);
+
+/// A GPU's mapping in clusters of `n` CTAs.
+fn clustered(mut m: Mapping, n: u32) -> Mapping {
+    if let Mapping::Gpu(g) = &mut m {
+        g.cluster = n;
+    }
+    m
+}
+
+#[test]
+fn clusters_have_neighbours_that_copy_for_each_other() {
+    let d = Dim::Known;
+    let swizzle = Swizzle::of_lines(64, 16).unwrap();
+    let place = Place::Tensor { swizzle, stages: 3 };
+    let of = |k: &Kernel, change: &dyn Fn(&mut Schedule)| {
+        let mut s = gemm_gpu();
+        (s.places[0], s.places[1]) = (place, place);
+        if let Mapping::Gpu(g) = &mut s.mapping {
+            (g.threads, g.copiers, g.warps, g.walkers) = (384, 4, [8, 1], 132);
+            g.fragment = g.fragment.map(|f| Fragment { m: 64, n: 128, ..f });
+        }
+        s.mapping = clustered(s.mapping, 2);
+        change(&mut s);
+        match kernel::TileProgram::new(k.clone(), s) {
+            Ok(p) => Ok([0, 1].map(|t| p.schedule().is_multicast(k, t, t))),
+            Err(e) => Err(e.to_string()),
+        }
+    };
+    let k = gemm(Dim::sym("b"), d(4096), d(4096), DType::F16);
+    // Neighbours along the columns have rows in common, those along bands of rows columns.
+    assert_eq!(of(&k, &|_| ()), Ok([true, false]));
+    let even = gemm(d(512), d(4000), d(4096), DType::F16);
+    assert_eq!(of(&even, &|s| s.raster = 4), Ok([false, true]));
+    let gpu = |s: &mut Schedule, f: &dyn Fn(&mut kernel::GpuMapping)| {
+        if let Mapping::Gpu(g) = &mut s.mapping {
+            f(g);
+        }
+    };
+    let wrong: [(&str, &Kernel, Change); 8] = [
+        ("along axis 'm'", &k, &|s| s.raster = 4),
+        ("along axis 'm'", &even, &|s| s.raster = 3),
+        // 63 tiles of 64 columns are no pairs.
+        ("along axis 'n'", &even, &|s| s.grid[1].tile = 64),
+        ("131 CTAs that walk", &k, &|s| gpu(s, &|g| g.walkers = 131)),
+        ("clusters of 3", &k, &|s| gpu(s, &|g| g.cluster = 3)),
+        ("clusters of 0", &k, &|s| gpu(s, &|g| g.cluster = 0)),
+        ("have no factor in common", &k, &|s| {
+            s.places[0] = place.by_threads()
+        }),
+        ("only copy", &k, &|s| {
+            s.places[0] = place.by_threads();
+            s.places[1] = place.by_threads();
+            gpu(s, &|g| (g.threads, g.copiers, g.walkers) = (256, 0, 0));
+        }),
+    ];
+    for (words, k, change) in wrong {
+        let e = of(k, change).unwrap_err();
+        assert!(e.contains(words), "{words}: {e}");
+    }
+}
+
 #[test]
 fn schedules_of_every_kind_are_read_back() {
     let d = Dim::Known;
@@ -254,8 +317,12 @@ fn schedules_of_every_kind_are_read_back() {
     assert!(e.to_string().contains("288 threads"), "{e}");
     let swizzle = Swizzle::of_lines(64, 16).unwrap();
     boxed.places[0] = Place::Tensor { swizzle, stages: 3 };
-    let text = given_round_trip(&k, vec![boxed]);
+    let text = given_round_trip(&k, vec![boxed.clone()]);
     let said = "in shared, 3 stages, swizzle(2,3,3), by tensor copies";
+    assert!(text.contains(said), "{text}");
+    boxed.mapping = clustered(boxed.mapping, 2);
+    let text = given_round_trip(&k, vec![boxed]);
+    let said = "registers, 132 CTAs that walk, clusters of 2 CTAs";
     assert!(text.contains(said), "{text}");
     given_round_trip(&conv(14, 14, 8, 16, 2), vec![conv_cpu(2)]);
     given_round_trip(

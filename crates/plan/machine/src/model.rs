@@ -428,6 +428,9 @@ pub struct WayCosts {
     /// what it stored has to be through.
     #[serde(default = "no_cost")]
     pub begin_s: Sourced,
+    /// What a launch in clusters of CTAs takes more, seconds: those of a cluster meet at its beginning and at its end.
+    #[serde(default = "no_cost")]
+    pub cluster_s: Sourced,
     /// From step to step of a kernel that stays, by one counter of all its CTAs with a poll that pauses and a
     /// fence, as ours does it, seconds.
     pub counter_s: Sourced,
@@ -439,7 +442,7 @@ pub struct WayCosts {
 
 impl WayCosts {
     /// All of them with their names.
-    pub fn all(&self) -> [(&'static str, Sourced); 9] {
+    pub fn all(&self) -> [(&'static str, Sourced); 10] {
         [
             ("launch_gap_s", self.launch_gap_s),
             ("launch_call_s", self.launch_call_s),
@@ -447,6 +450,7 @@ impl WayCosts {
             ("graph_node_s", self.graph_node_s),
             ("graph_dependent_s", self.graph_dependent_s),
             ("begin_s", self.begin_s),
+            ("cluster_s", self.cluster_s),
             ("counter_s", self.counter_s),
             ("answer_s", self.answer_s),
             ("staged", self.staged),
@@ -454,7 +458,7 @@ impl WayCosts {
     }
 
     /// What takes seconds, to be changed.
-    pub(crate) fn seconds_mut(&mut self) -> [&mut Sourced; 8] {
+    pub(crate) fn seconds_mut(&mut self) -> [&mut Sourced; 9] {
         [
             &mut self.launch_gap_s,
             &mut self.launch_call_s,
@@ -462,6 +466,7 @@ impl WayCosts {
             &mut self.graph_node_s,
             &mut self.graph_dependent_s,
             &mut self.begin_s,
+            &mut self.cluster_s,
             &mut self.counter_s,
             &mut self.answer_s,
         ]

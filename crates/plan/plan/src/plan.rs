@@ -337,7 +337,7 @@ pub struct Block {
 
 impl Step {
     /// Whether it may be [`Step::joined`] as step number `at`, behind `before`: both are kernels of one GPU whose code
-    /// is printed, and it has one task in all of the box `dims`, which waits for some step and runs when all of `before` is
+    /// is printed, without clusters, and it has one task in all of the box `dims`, which waits for some step and runs when all of `before` is
     /// over, or needs some of that step's tasks each that lie [interleaved](TileMap::Interleaved).
     pub fn may_join(&self, before: &Step, at: usize, dims: &DimBox) -> bool {
         let one = || {
@@ -346,7 +346,7 @@ impl Step {
         };
         let printed = |s: &Step| match &s.work {
             StepWork::Kernel { schedule, .. } => {
-                matches!(&schedule.mapping, Mapping::Gpu(g) if g.code.is_none())
+                matches!(&schedule.mapping, Mapping::Gpu(g) if g.code.is_none() && g.cluster == 1)
             }
             StepWork::Host { .. } => false,
         };

@@ -565,6 +565,7 @@ fn schedule(
             warps: [(threads / 32).max(1), 1],
             copiers: 0,
             walkers: 0,
+            cluster: 1,
             store_bytes: 0,
             rows: vec![],
             columns: vec![],

@@ -50,6 +50,7 @@ pub fn vendor_with(machine: &Machine, c: &Constants) -> Option<Target> {
             stages: vec![4, 3, 2, 1],
             copiers: vec![],
             walking: false,
+            clusters: vec![],
             boxes: false,
             store_bytes: 0,
             fragments: fragments(machine),

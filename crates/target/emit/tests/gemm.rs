@@ -110,6 +110,7 @@ fn schedule() -> Schedule {
             warps: [2, 2],
             copiers: 0,
             walkers: 0,
+            cluster: 1,
             store_bytes: 0,
             rows: vec![0],
             columns: vec![2],

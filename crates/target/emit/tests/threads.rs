@@ -52,6 +52,7 @@ impl Made {
             tensors: vec![],
             tasks: Dim::ONE,
             walkers: 0,
+            cluster: 1,
             faults: vec![],
             body: vec![],
         })

@@ -134,6 +134,9 @@ pub fn schedule_text(kernel: &kernel::Kernel, s: &Schedule) -> String {
             if g.walkers > 0 {
                 parts.push(format!("{} CTAs walk", g.walkers));
             }
+            if g.cluster > 1 {
+                parts.push(format!("clusters of {}", g.cluster));
+            }
         }
     }
     parts.join(" | ")

@@ -313,7 +313,9 @@ pub fn of_step(
         shared: u64::from(shape.shared_bytes),
     };
     let whole = timing(machine, asked)?;
+    // Whole clusters, of which all CTAs are some.
     let ctas = all.min(most_ctas.max(1));
+    let ctas = ctas.next_multiple_of(printed.cluster.into());
     let total = u64::from(whole.sms);
     let sms = sms_for((ctas, all), &whole);
     let slice = machine.slice(sms);

@@ -367,3 +367,14 @@ fn the_first_ctas_of_a_step_tell_of_the_whole() {
     let e = of_step(&plan, step, &cpu, 4).unwrap_err().to_string();
     assert!(e.contains("name an NVIDIA GPU"), "{e}");
 }
+
+/// A product in clusters, whose CTAs the emulator runs together and which read once there too what they copy for each
+/// other.
+#[test]
+fn cycles_of_clusters_beside_predictions() {
+    let product: Case = ("product f16", || op("matmul:512x1024x1024:f16"));
+    let gpu = Machine::load("h100").unwrap().slice(4);
+    let text = longest(&product.1(), &gpu).emitted.text;
+    assert!(text.contains(".reqnctapercluster 2, 1, 1"), "{text}");
+    compare("h100", IN_STEP, &[product]);
+}

@@ -193,7 +193,29 @@ pub(super) fn matrix_product(rng: &mut Rng) -> Case {
 
 /// A product for instructions of warpgroups, with whole pieces of the depth, along which both factors lie.
 pub fn warpgroup_product(rng: &mut Rng) -> Case {
-    let types = rng.of(&[
+    let types = warpgroup_types(rng);
+    let (m, nn, k) = (rng.some(150), rng.some(100), 128 * rng.some(4));
+    // Lanes exchange what they store where eight neighbours lie together.
+    let nn = if rng.once_in(2) { (nn + 7) / 8 * 8 } else { nn };
+    product_sized(rng, [1, m, nn, k], types, true)
+}
+
+/// The same of more tasks, whose depth is no whole number of pieces now and then.
+pub fn clustered_product(rng: &mut Rng) -> Case {
+    let types = warpgroup_types(rng);
+    let grain = i64::from(128 / types.0.bits());
+    let (m, nn) = (rng.some(300), 8 * rng.some(24));
+    let k = match rng.once_in(2) {
+        true => 128 * rng.some(3),
+        false => grain * rng.some(320 / grain),
+    };
+    let batch = rng.of(&[1, 1, 2]);
+    product_sized(rng, [batch, m, nn, k], types, true)
+}
+
+/// Types of the factors of a product by warpgroups, and of its sums.
+fn warpgroup_types(rng: &mut Rng) -> (DType, DType, DType) {
+    rng.of(&[
         (F, F, F),
         (F, F, F),
         (DType::F16, DType::F16, F),
@@ -202,11 +224,7 @@ pub fn warpgroup_product(rng: &mut Rng) -> Case {
         (DType::U8, DType::U8, DType::I32),
         (DType::U8, DType::I8, DType::I32),
         (DType::I8, DType::U8, DType::I32),
-    ]);
-    let (m, nn, k) = (rng.some(150), rng.some(100), 128 * rng.some(4));
-    // Lanes exchange what they store where eight neighbours lie together.
-    let nn = if rng.once_in(2) { (nn + 7) / 8 * 8 } else { nn };
-    product_sized(rng, [1, m, nn, k], types, true)
+    ])
 }
 
 /// A convolution for matrix instructions.

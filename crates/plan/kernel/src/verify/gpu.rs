@@ -1,9 +1,10 @@
 //! Rules of tiles in shared memory, and of how axes lie over threads.
 use super::blame::{Blame, unique};
 use crate::{
-    AxisId, GpuMapping, Kernel, KernelError, OperandId, Place, Schedule, Stmt, Swizzle, TileId,
+    AxisId, AxisTile, GpuMapping, Kernel, KernelError, OperandId, Place, Schedule, Stmt, Swizzle,
+    TensorView, TileId,
 };
-use layout::Inserted;
+use layout::{Dim, Inserted};
 use std::collections::BTreeSet;
 
 /// Neighbours that one thread may have together.
@@ -16,6 +17,7 @@ pub(super) fn check(
     b: &Blame,
 ) -> Result<(), KernelError> {
     staged(k, s, g, b)?;
+    clusters(k, s, g, b)?;
     let axes: Vec<AxisId> = g.spread.iter().map(|s| s.axis).collect();
     b.need(
         unique(&axes) && axes.iter().all(|&a| (a as usize) < k.axes.len()),
@@ -162,16 +164,83 @@ fn image(k: &Kernel, s: &Schedule, t: TileId) -> bool {
     operand.access.image(&k.axes, lines, depth, bits)
 }
 
-/// Whether products alone read a tile each of whose pieces is a box of the operand that it is loaded from, in lines of
-/// this swizzle.
-fn boxes(k: &Kernel, s: &Schedule, t: TileId, swizzle: Swizzle) -> bool {
+/// The operand that a tile is loaded from which products alone read, as a tensor of which its pieces are boxes, in lines
+/// of this swizzle.
+fn boxes(k: &Kernel, s: &Schedule, t: TileId, swizzle: Swizzle) -> Option<TensorView> {
     let dtype = k.tiles[t as usize].dtype;
-    let own = multiplied(k, s, t).map(|m| &k.operands[m.0 as usize]);
-    let (Some(line), Some(own)) = (swizzle.line(dtype.bits()), own) else {
-        return false;
+    let own = &k.operands[multiplied(k, s, t)?.0 as usize];
+    let line = swizzle.line(dtype.bits())?;
+    let view = (own.access).tensor(&k.axes, &piece(k, s, t), line, dtype.bits());
+    view.filter(|_| own.dtype == dtype)
+}
+
+/// CTAs of a cluster at most.
+const MAX_CLUSTER: u32 = 8;
+/// Bits that copies are a multiple of.
+const COPIED: i64 = 128;
+
+/// CTAs of a cluster have neighbouring tasks, all of them at once, and go through as many pieces; of what they copy together
+/// each has a whole share.
+fn clusters(k: &Kernel, s: &Schedule, g: &GpuMapping, b: &Blame) -> Result<(), KernelError> {
+    let n = g.cluster;
+    if n == 1 {
+        return Ok(());
+    }
+    let rule = "cluster";
+    b.need(n.is_power_of_two() && n <= MAX_CLUSTER, rule, || {
+        format!("clusters of {n} CTAs; 1, 2, 4 or {MAX_CLUSTER}")
+    })?;
+    b.need(g.copiers > 0 && k.has_alike_tasks(&s.loops), rule, || {
+        "CTAs copy for each other where some of their warps only copy, and no mask hides pieces of some tasks: use 1".into()
+    })?;
+    let whole = |c: AxisTile| {
+        let pieces = k.axes[c.axis as usize].extent.ceil_div(&Dim::Known(c.tile));
+        pieces.known().is_some_and(|p| p % i64::from(n) == 0)
     };
-    let view = || (own.access).tensor(&k.axes, &piece(k, s, t), line, dtype.bits());
-    own.dtype == dtype && view().is_some()
+    let bands = s.raster == 1 || s.grid.len() == 1 || s.raster % i64::from(n) == 0;
+    b.need(s.neighbours().is_some_and(whole) && bands, rule, || {
+        let axis = s.neighbours().map_or("none", |c| &k.axes[c.axis as usize].name);
+        format!("{n} neighbouring tasks lie along axis '{axis}', whose pieces, or bands of them, are no known multiple of that: use 1")
+    })?;
+    b.need(g.walkers.is_multiple_of(n), rule, || {
+        format!("{} CTAs that walk are no clusters of {n}", g.walkers)
+    })?;
+    let mut together = 0;
+    for st in &k.body {
+        let Stmt::Load { dst, operand } = st else {
+            continue;
+        };
+        if !s.is_multicast(k, *dst, *operand) {
+            continue;
+        }
+        together += 1;
+        b.need(shares(k, s, *dst, n), rule, || {
+            let name = &k.tiles[*dst as usize].name;
+            format!(
+                "a piece of tile '{name}' has no {n} shares that are copies of their own: use 1"
+            )
+        })?;
+    }
+    b.need(together > 0, rule, || {
+        format!("{n} neighbouring tasks have no factor in common that copies bring as it lies or as boxes: use 1")
+    })
+}
+
+/// Whether a piece of a tile that one copy brings is `n` copies of equal size.
+fn shares(k: &Kernel, s: &Schedule, t: TileId, n: u32) -> bool {
+    match s.place(t) {
+        Place::Image { .. } => {
+            let bits = i64::from(k.tiles[t as usize].dtype.bits());
+            let size = piece(k, s, t)
+                .iter()
+                .fold(bits, |p, x| p.saturating_mul(x.1));
+            size > 0 && size % (i64::from(n) * COPIED) == 0
+        }
+        Place::Tensor { swizzle, .. } => {
+            boxes(k, s, t, swizzle).is_some_and(|view| view.share(n).is_some())
+        }
+        _ => false,
+    }
 }
 
 /// Several stages are copies that run ahead of the loop that reads them: whoever reads such a tile
@@ -198,7 +267,7 @@ fn staged(k: &Kernel, s: &Schedule, g: &GpuMapping, b: &Blame) -> Result<(), Ker
         if let Place::Tensor { swizzle, .. } = place {
             let group = g.fragment.is_some_and(|f| f.warps() > 1);
             let fits = stages > 1 && g.copiers > 0 && group;
-            let fits = fits && boxes(k, s, t as TileId, *swizzle);
+            let fits = fits && boxes(k, s, t as TileId, *swizzle).is_some();
             b.need(fits, "tensor copies", || {
                 format!(
                     "tile '{}' is brought by tensor copies; that is for the factor of a warpgroup's product alone whose pieces are boxes of its operand, in lines of 32, 64 or 128 bytes, copied ahead by a warp",

@@ -51,6 +51,8 @@
 //! - `code`: code of the user's is launched with sizes in symbols of the kernel.
 //! - `mapping`: register tiles and CTA shapes are not empty and name axes that exist, once each; CTAs walk tasks where
 //!   some of their warps only copy, and no mask hides pieces of some tasks.
+//! - `cluster`: CTAs of a cluster have neighbouring tasks along an axis with a known multiple of so many pieces, and each
+//!   can copy its share of what they copy together; there is something to.
 //!
 //! Target ([`TileProgram::fits`])
 //! - `limits`: a CTA has the threads, registers and shared memory that the schedule and its tiles take.

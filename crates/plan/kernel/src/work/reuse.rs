@@ -9,8 +9,8 @@
 //! entries of one wave are walked before the loops. Private capacities hold a copy per worker.
 use super::space::{Space, runs_over};
 use super::{byte_size, rows};
-use crate::{AxisId, Mapping, Place, Stmt, TileProgram};
-use machine::{Machine, Work};
+use crate::{AxisId, Mapping, OperandId, Place, Stmt, TileProgram};
+use machine::{Level, Machine, Work};
 
 /// One loop of the nest: `axis` grows from `inner` to `outer` positions in `n` passes.
 #[derive(Clone, Copy)]
@@ -97,6 +97,10 @@ pub(super) fn traffic(
         // On a GPU what all resident tasks go through again competes for the capacity.
         let together = if cpu { 1.0 } else { wave * resident };
         let loaded = m.loaded(capacity, active as f64, wave, together);
+        let loaded = match private {
+            true => m.multicast(loaded, &machine.levels[pair[1]], active),
+            false => loaded,
+        };
         for (o, operand) in p.kernel().operands.iter().enumerate() {
             if pair[1] > lies[o] {
                 continue;
@@ -447,6 +451,35 @@ impl<'a> Model<'a> {
             false => 0.0,
         };
         (0..n).map(whole).collect()
+    }
+
+    /// Bytes of each operand that a level gives workers which ask it for `loaded`: once for the CTAs of a cluster that copy
+    /// together, but each worker takes all of them at its own rate.
+    fn multicast(&self, mut loaded: Vec<f64>, level: &Level, active: usize) -> Vec<f64> {
+        let (k, s) = (self.p.kernel(), self.p.schedule());
+        if s.cluster() == 1 {
+            return loaded;
+        }
+        let together = |o: usize| {
+            let o = o as OperandId;
+            let copied = |x: &Stmt| match x {
+                Stmt::Load { dst, operand } => *operand == o && s.is_multicast(k, *dst, o),
+                _ => false,
+            };
+            k.body.iter().any(copied)
+        };
+        let own = level.read.per_worker.value * active as f64;
+        let taken = loaded.iter().sum::<f64>() * (level.read.at(active) / own).min(1.0);
+        for (o, b) in loaded.iter_mut().enumerate() {
+            if together(o) {
+                *b /= f64::from(s.cluster());
+            }
+        }
+        let given: f64 = loaded.iter().sum();
+        if given > 0.0 && given < taken {
+            loaded.iter_mut().for_each(|b| *b *= taken / given);
+        }
+        loaded
     }
 
     /// Whether a GPU's statements read their own copy of operand `o`, which one load made.

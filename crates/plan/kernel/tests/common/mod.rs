@@ -77,6 +77,7 @@ pub fn gemm_gpu() -> Schedule {
             warps: [2, 4],
             copiers: 0,
             walkers: 0,
+            cluster: 1,
             store_bytes: 0,
             rows: vec![0],
             columns: vec![1],

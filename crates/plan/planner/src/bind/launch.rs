@@ -1,7 +1,7 @@
 //! What a launch of several steps takes less than one of each.
 
 use super::ctx::Ctx;
-use kernel::{Mapping, Schedule, TargetKind};
+use kernel::{GpuMapping, Mapping, Schedule, TargetKind};
 use machine::Work;
 
 /// A step of a launch.
@@ -27,7 +27,8 @@ pub(crate) fn handovers(ctx: Ctx, launch: &[Part], next: Part) -> Option<u64> {
     // Threads, registers and CTAs that a multiprocessor holds. Registers are as many as let so many CTAs in, at most.
     let (mut threads, mut registers, mut held) = (0, 0, u64::MAX);
     for (s, w) in launch.iter().chain([&next]) {
-        let Mapping::Gpu(g) = &s.mapping else {
+        // Clusters have a launch for themselves.
+        let Mapping::Gpu(g @ GpuMapping { cluster: 1, .. }) = &s.mapping else {
             return None;
         };
         let (own, resident) = (u64::from(g.threads), w.warps.as_ref()?.resident);

@@ -229,7 +229,8 @@ fn predict_by(
             let mut own = eff.clone();
             own.units.clear();
             own.levels.remove("shared");
-            let cost = predict(ctx.machine, &own, &w, ctx.workers);
+            let mut cost = predict(ctx.machine, &own, &w, ctx.workers);
+            cost.wait(meeting_s(ctx, g));
             (w, cost)
         };
         let stopped = Cell::new(false);
@@ -266,7 +267,7 @@ fn predict_by(
         let busy = cost.time_s - cost.launch_s;
         waits_s += (requested_s(&space, schedule, g, &w) - busy).max(0.0);
     }
-    cost.wait(waits_s);
+    cost.wait(waits_s + meeting_s(ctx, g));
     known(w, cost)
 }
 
@@ -299,6 +300,12 @@ fn requested_s(space: &Space, schedule: &Schedule, g: &GpuMapping, w: &Work) -> 
     let far = ctx.far.get(o as usize).copied().unwrap_or(ctx.footprint);
     let level = &ctx.machine.levels[ctx.machine.nearest_holding_index(far)];
     ctx.top(&operand.elements).max(0) as f64 * element * level.latency_s.value / under_way
+}
+
+/// Seconds that a launch takes more whose CTAs form clusters.
+fn meeting_s(ctx: Ctx, g: &GpuMapping) -> f64 {
+    let ways = ctx.machine.way_costs().filter(|_| g.cluster > 1);
+    ways.map_or(0.0, |w| w.cluster_s.value)
 }
 
 /// What a CPU's workers take for `w`, of which each statement of `program` has one of `parts`.

@@ -20,6 +20,8 @@ pub(crate) struct Printed {
     pub shared_bytes: u32,
     /// See [`Ptx::walkers`].
     pub walkers: u32,
+    /// See [`Ptx::cluster`]; 0 or 1: none.
+    pub cluster: u32,
     /// Registers per thread, roughly.
     pub held: u32,
     /// Reasons of faults.
@@ -75,6 +77,7 @@ impl Printed {
             threads: self.threads,
             shared_bytes: self.shared_bytes,
             walkers: self.walkers,
+            cluster: self.cluster.max(1),
             registers_estimate: self.held,
             faults: self.faults,
             early: knows_dependents(arch),
@@ -85,8 +88,12 @@ impl Printed {
     /// The text of a module with one kernel, whose parameters are `declared`.
     pub fn module(&self, arch: &str, declared: impl Iterator<Item = String>) -> String {
         let list: Vec<String> = declared.collect();
+        let cluster = match self.cluster {
+            0 | 1 => String::new(),
+            n => format!(".reqnctapercluster {n}, 1, 1\n"),
+        };
         format!(
-            "{}.visible .entry {ENTRY}(\n{}\n)\n.reqntid {}, 1, 1\n.maxnreg {}\n{{\n{}\tret;\n}}\n",
+            "{}.visible .entry {ENTRY}(\n{}\n)\n.reqntid {}, 1, 1\n{cluster}.maxnreg {}\n{{\n{}\tret;\n}}\n",
             module(&self.name, arch),
             list.join(",\n"),
             self.threads,
@@ -111,6 +118,8 @@ pub struct Ptx {
     pub shared_bytes: u32,
     /// CTAs of a launch at most, where each walks tasks so many apart; 0: one per task.
     pub walkers: u32,
+    /// CTAs of a cluster, which a launch has whole numbers of: the text says so, and its tasks and `walkers` are such numbers.
+    pub cluster: u32,
     /// Registers per thread that an assembler is expected to take, read off the text.
     pub registers_estimate: u32,
     /// Reasons of faults, whose numbers go to [`ParamValue::Fault`].

@@ -124,6 +124,10 @@ pub fn target(arch: &str) -> Target {
                 false => vec![],
             },
             walking: caps(arch).warpgroups,
+            clusters: match caps(arch).warpgroups {
+                true => vec![2],
+                false => vec![],
+            },
             boxes: caps(arch).warpgroups,
             store_bytes: match caps(arch).warpgroups {
                 true => 16,

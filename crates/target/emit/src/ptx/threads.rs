@@ -64,6 +64,8 @@ struct Printing {
     thread: Name,
     /// Threads that compute.
     computing: u32,
+    /// The CTA's number in its cluster, where CTAs copy to each other's stages.
+    rank: Option<Name>,
     /// Sides printed so far.
     sides: u32,
     /// The barrier of the stage that is filled.
@@ -191,6 +193,7 @@ pub(super) fn scope(
         tensors: vec![],
         tasks: layout::Dim::ONE,
         walkers: 0,
+        cluster: 1,
         faults: vec![],
         body: vec![],
     };
@@ -297,6 +300,7 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
         registers,
         shared_bytes: body.shared_bytes,
         walkers: if walks { p.walkers } else { 0 },
+        cluster: p.cluster,
         faults: p.faults.clone(),
     })
 }
@@ -328,6 +332,9 @@ fn body(p: &Program, arch: &str, source: &Source, out: Output) -> Out<Body> {
         if *source != Source::Entry {
             return Err("boxes of tensors are copied by steps that are launched alone".into());
         }
+        let (_, share) = (t.view.share(t.among))
+            .filter(|_| t.among > 1)
+            .unwrap_or_else(|| (0, t.view.clone()));
         let name = format!("tensor_{i}");
         s.line(format_args!("mov.b64 %map_{i}, {name};"));
         s.line(format_args!("cvta.param.u64 %map_{i}, %map_{i};"));
@@ -336,7 +343,7 @@ fn body(p: &Program, arch: &str, source: &Source, out: Output) -> Out<Body> {
             value: ParamValue::Tensor(TensorParam {
                 operand: t.operand,
                 dtype: p.operands[t.operand as usize].dtype,
-                view: t.view.clone(),
+                view: share,
                 swizzle: t.swizzle,
             }),
         });

@@ -173,6 +173,7 @@ pub(super) fn ptx(kernel: &Kernel, code: &Arc<Code>) -> Result<Ptx, EmitError> {
         threads: 0,
         shared_bytes: 0,
         walkers: 0,
+        cluster: 1,
         // Nobody has counted them; an assembler decides.
         registers_estimate: 32,
         faults: vec![],

@@ -203,6 +203,8 @@ pub struct Pipeline {
     pub barriers: u32,
     /// Registers of each thread that computes and of each that copies, from here on.
     pub registers: [u32; 2],
+    /// CTAs of a cluster that copy to each other's stages: one is free when the threads that compute of all of them say so.
+    pub among: u32,
 }
 
 impl Pipeline {
@@ -309,6 +311,9 @@ pub enum Inst {
         index: Reg,
         /// Their number, a multiple of 16 bytes.
         elements: u32,
+        /// CTAs of a cluster that copy it together: each its share, in the order of their ranks, to all of them; 1: each CTA
+        /// copies all of it for itself.
+        among: u32,
     },
     /// One thread of the warp copies a box of an operand as a tensor to a shared array of its type, beside what follows:
     /// it is there when the stage is that the [`Inst::Side`] around it fills. Elements outside of the tensor are zeros.
@@ -566,13 +571,8 @@ pub struct Tensor {
     pub view: TensorView,
     /// How a box' elements change places in shared memory.
     pub swizzle: Swizzle,
-}
-
-impl Tensor {
-    /// Elements of a box.
-    pub fn elements(&self) -> i64 {
-        self.view.dims.iter().map(|d| d.count).product()
-    }
+    /// CTAs of a cluster that copy a box together, as those of an [`Inst::Bulk`] do ([`TensorView::share`]).
+    pub among: u32,
 }
 
 /// What every thread of every CTA does.
@@ -600,6 +600,8 @@ pub struct Program {
     pub tasks: Dim,
     /// CTAs of a launch at most, each of which walks tasks so many apart; 0: one per task.
     pub walkers: u32,
+    /// CTAs of a cluster, which have neighbouring tasks and as many pieces of each; 1: none.
+    pub cluster: u32,
     /// Reasons of faults.
     pub faults: Vec<String>,
     /// Instructions.

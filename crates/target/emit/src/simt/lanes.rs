@@ -386,12 +386,7 @@ impl Look<'_> {
                     (r, _) => r,
                 };
             }
-            Inst::Bulk {
-                operand, elements, ..
-            } => self.out[at] = self.bulk(*operand, (*elements).into()),
-            Inst::Box {
-                operand, tensor, ..
-            } => self.out[at] = self.bulk(*operand, self.p.tensors[*tensor as usize].elements()),
+            Inst::Bulk { .. } | Inst::Box { .. } => self.out[at] = self.bulk(i),
             Inst::LoadMatrix { array, index, .. } => {
                 let each = self.p.shared[*array as usize].dtype.bits().max(8);
                 self.out[at] = self.shared(*array, *index, (BLOCK_LINE / each) as usize);
@@ -486,14 +481,31 @@ impl Look<'_> {
         }
     }
 
-    /// A run or a box of an operand that is copied to shared memory at once.
-    fn bulk(&self, operand: u16, elements: i64) -> Seen {
+    /// A run or a box of an operand that is copied to shared memory at once: all of it is written there, and where CTAs of
+    /// a cluster copy it together each reads its share.
+    fn bulk(&self, i: &Inst) -> Seen {
+        let (operand, elements, among) = match i {
+            Inst::Bulk {
+                operand,
+                elements,
+                among,
+                ..
+            } => (*operand, (*elements).into(), *among),
+            Inst::Box {
+                operand, tensor, ..
+            } => {
+                let t = &self.p.tensors[*tensor as usize];
+                (*operand, t.view.elements(), t.among)
+            }
+            _ => return Seen::Nothing,
+        };
         let bits = i64::from(self.p.operands[operand as usize].dtype.bits());
-        let bytes = bits * elements / 8;
+        let written = bits * elements / 8;
+        let bytes = written / i64::from(among.max(1));
         Seen::Memory(Footprint {
             sectors: (bytes / SECTOR) as f64,
             lines: (bytes / LINE) as f64,
-            passes: (bytes / LINE) as f64,
+            passes: (written / LINE) as f64,
             bytes: bytes as f64,
         })
     }

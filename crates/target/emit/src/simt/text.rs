@@ -30,6 +30,14 @@ fn guarded(guard: Option<Reg>) -> String {
     guard.map_or_else(String::new, |g| format!(" where %{g}"))
 }
 
+/// Who copies.
+fn together(among: u32) -> String {
+    match among {
+        1 => String::new(),
+        n => format!(" by {n} CTAs together"),
+    }
+}
+
 impl Display for Ty {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
         f.write_str(match self {
@@ -163,10 +171,12 @@ impl Program {
                 operand,
                 index,
                 elements,
+                among,
             } => format!(
-                "copy at once {}[%{to}] = {}[%{index}] of {elements}",
+                "copy at once {}[%{to}] = {}[%{index}] of {elements}{}",
                 self.array(*array),
-                self.operand(*operand)
+                self.operand(*operand),
+                together(*among)
             ),
             Inst::Box {
                 array,
@@ -175,13 +185,14 @@ impl Program {
                 tensor,
                 at,
             } => format!(
-                "copy box {}[%{to}] = {} as tensor {tensor} from {}",
+                "copy box {}[%{to}] = {} as tensor {tensor} from {}{}",
                 self.array(*array),
                 self.operand(*operand),
-                values(at)
+                values(at),
+                together(self.tensors.get(*tensor as usize).map_or(1, |t| t.among))
             ),
             Inst::Pipeline { pipeline: p, .. } => format!(
-                "pipeline{} of %{} pieces in {} stages, {} behind, {} warps copy, {} and {} registers, barriers {}",
+                "pipeline{} of %{} pieces in {} stages, {} behind, {} warps copy{}, {} and {} registers, barriers {}",
                 match p.walk {
                     Some(task) => format!(" for every task %{task}"),
                     None => String::new(),
@@ -190,6 +201,7 @@ impl Program {
                 p.stages,
                 p.behind,
                 p.copiers,
+                together(p.among),
                 p.registers[0],
                 p.registers[1],
                 self.array(p.barriers)
@@ -301,6 +313,9 @@ impl Display for Program {
         )?;
         if self.walkers > 0 {
             write!(f, ", which {} CTAs walk", self.walkers)?;
+        }
+        if self.cluster > 1 {
+            write!(f, ", clusters of {}", self.cluster)?;
         }
         match self.registers {
             Some(n) => writeln!(f, ", {n} registers")?,

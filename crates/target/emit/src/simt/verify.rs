@@ -5,6 +5,9 @@ use expr::Binary;
 use kernel::{Fragment, Swizzle};
 use layout::DType;
 
+/// CTAs of a cluster at most.
+const MAX_CLUSTER: u32 = 8;
+
 /// Where a body stands.
 #[derive(Clone, Copy)]
 struct Context {
@@ -17,6 +20,8 @@ struct Context {
     pipeline: bool,
     /// It is that of a pipeline whose CTAs walk tasks.
     walk: bool,
+    /// CTAs that copy together in the pipeline around it.
+    among: u32,
 }
 
 impl Context {
@@ -59,7 +64,9 @@ pub fn verify(p: &Program) -> Checked {
         side: false,
         pipeline: false,
         walk: false,
+        among: 1,
     };
+    v.cluster()?;
     v.body(&p.body, context)?;
     super::dependents::check(p)
 }
@@ -137,6 +144,33 @@ impl Verifier<'_> {
 
     fn guard(&self, guard: Option<Reg>) -> Checked {
         guard.map_or(Ok(()), |g| self.is(g, Ty::Bool))
+    }
+
+    /// CTAs of a cluster are there at once, each with as many tasks, and meet in a pipeline.
+    fn cluster(&self) -> Checked {
+        let n = self.p.cluster;
+        let legal = n.is_power_of_two() && n <= MAX_CLUSTER && self.p.walkers.is_multiple_of(n);
+        let tasks = self.p.tasks.known();
+        let whole = legal && tasks.is_none_or(|t| t % i64::from(n) == 0);
+        let meets = |i: &Inst| matches!(i, Inst::Pipeline { .. });
+        match whole && (n == 1 || self.p.body.iter().any(meets)) {
+            true => Ok(()),
+            false => Err(format!(
+                "{} tasks, and {} CTAs that walk, are no clusters of {n} that meet in a pipeline",
+                self.p.tasks, self.p.walkers
+            )),
+        }
+    }
+
+    /// What CTAs copy together is copied by all of the cluster, each a share that is a copy of its own.
+    fn shared_out(&self, among: u32, share: bool, c: Context) -> Checked {
+        match among == 1 || among == c.among && share {
+            true => Ok(()),
+            false => Err(format!(
+                "{among} CTAs copy together what is no {among} copies, or for stages of {} CTAs",
+                c.among
+            )),
+        }
     }
 
     fn together(&self, what: &str, c: Context) -> Checked {
@@ -266,6 +300,12 @@ impl Verifier<'_> {
                 p.barriers
             ));
         }
+        if p.among != self.p.cluster {
+            return Err(format!(
+                "stages of {} CTAs in clusters of {}",
+                p.among, self.p.cluster
+            ));
+        }
         let walks = self.p.walkers > 0;
         let freed = body.iter().filter(|i| matches!(i, Inst::Freed)).count();
         let behind = body.iter().skip_while(|i| !matches!(i, Inst::Freed));
@@ -283,6 +323,7 @@ impl Verifier<'_> {
         let inside = Context {
             pipeline: true,
             walk: walks,
+            among: p.among,
             ..c
         };
         self.body(body, inside)?;
@@ -331,9 +372,14 @@ impl Verifier<'_> {
                 operand,
                 index,
                 elements,
+                among,
             } => {
                 self.all(&[*to, *index], Ty::I32)?;
                 let (from, into) = (self.operand(*operand)?, self.array(*array)?);
+                let share = elements.checked_div(*among).map(|n| n * from.bits());
+                let share =
+                    share.is_some_and(|n| n.is_multiple_of(128)) && elements.is_multiple_of(*among);
+                self.shared_out(*among, share, c)?;
                 match c.side && from == into && (from.bits() * elements).is_multiple_of(128) {
                     true => Ok(()),
                     false => Err(format!("{elements} of {from} are copied to {into} at once")),
@@ -351,7 +397,10 @@ impl Verifier<'_> {
                 let (from, into) = (self.operand(*operand)?, self.array(*array)?);
                 let t = self.p.tensors.get(*tensor as usize);
                 let t = t.filter(|t| t.operand == *operand && t.view.dims.len() == at.len());
-                let bytes = |t: &Tensor| t.elements() * i64::from(from.bits()) / 8;
+                let among = t.map_or(1, |t| t.among);
+                let share = t.is_some_and(|t| t.view.share(among).is_some());
+                self.shared_out(among, share, c)?;
+                let bytes = |t: &Tensor| t.view.elements() * i64::from(from.bits()) / 8;
                 match c.side && from == into && t.is_some_and(|t| bytes(t) % 128 == 0) {
                     true => Ok(()),
                     false => Err(format!("a box of {from} is copied to {into}")),

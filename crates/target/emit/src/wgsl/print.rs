@@ -143,6 +143,7 @@ pub(super) fn alone(a: ThreadOp) -> Out<String> {
         tensors: vec![],
         tasks: layout::Dim::ONE,
         walkers: 0,
+        cluster: 1,
         faults: vec![],
         body: vec![],
     };

@@ -76,6 +76,7 @@ pub fn target(limits: Limits) -> Target {
             stages: vec![1],
             copiers: vec![],
             walking: false,
+            clusters: vec![],
             boxes: false,
             store_bytes: 0,
             fragments: vec![],

@@ -19,6 +19,8 @@ const INSIDE: u64 = (1 << 24) - 1;
 pub(crate) struct Source {
     pub bytes: u32,
     pub convert: Convert,
+    /// What goes to several CTAs is read from global memory once, for the first.
+    pub again: bool,
 }
 
 impl Ctx<'_> {
@@ -35,12 +37,13 @@ impl Ctx<'_> {
         for l in lanes(act) {
             let (d, s, n) = (to[l as usize], from[l as usize], sizes[l as usize]);
             let bar = bars[l as usize];
-            for to in self.targets(l, ranks, d) {
+            for (nth, to) in self.targets(l, ranks, d).into_iter().enumerate() {
                 self.placed(to, |c, d| {
                     if let Some(p) = c.bulk_piece(l, d, s, n, "an asynchronous read") {
                         let source = Source {
                             bytes: n,
                             convert: Convert::Nothing,
+                            again: nth > 0,
                         };
                         c.begin_load(l, vec![p], source, bar & INSIDE);
                     }
@@ -115,7 +118,7 @@ impl Ctx<'_> {
         let Some(agent) = self.counted_by(lane, barrier) else {
             return;
         };
-        self.global_pieces(lane, &agent, &pieces, false);
+        self.global_pieces(lane, &agent, &pieces, (false, !source.again));
         if self.world.checks.races {
             self.write_all(&agent, &pieces);
         }
@@ -169,7 +172,7 @@ impl Ctx<'_> {
             id: agents[1],
             ..reader
         };
-        self.global_pieces(lane, &writer, &pieces, true);
+        self.global_pieces(lane, &writer, &pieces, (true, true));
         self.later(lane, Step::Store { pieces, group });
     }
 
@@ -254,8 +257,14 @@ impl Ctx<'_> {
         })
     }
 
-    /// Notes what a copy reads or writes in global memory.
-    fn global_pieces(&mut self, lane: u32, agent: &Agent, pieces: &[Piece], write: bool) {
+    /// Notes what a copy reads or writes in global memory, which counts unless another has.
+    fn global_pieces(
+        &mut self,
+        lane: u32,
+        agent: &Agent,
+        pieces: &[Piece],
+        (write, counts): (bool, bool),
+    ) {
         let mem = self.mem;
         for (id, offset, bytes) in runs(pieces) {
             let m = &mem.allocations[id];
@@ -276,7 +285,9 @@ impl Ctx<'_> {
                     format!("some of {bytes} bytes at {at:#x} were never written")
                 });
             }
-            self.count_bulk(at, bytes);
+            if counts {
+                self.count_bulk(at, bytes);
+            }
             if self.world.checks.races {
                 self.global_touches(lane, agent, (id, offset, bytes), write);
             }

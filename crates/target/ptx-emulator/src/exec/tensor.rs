@@ -22,12 +22,13 @@ impl Ctx<'_> {
                 continue;
             };
             let at = self.coordinates(t, l);
-            for to in self.targets(l, t.ranks, d) {
+            for (nth, to) in self.targets(l, t.ranks, d).into_iter().enumerate() {
                 self.placed(to, |c, d| {
                     if let Some(pieces) = c.tensor_box(l, &m, at, d, false) {
                         let source = Source {
                             bytes: m.box_bytes(),
                             convert: m.convert(),
+                            again: nth > 0,
                         };
                         c.begin_load(l, pieces, source, bar & 0xff_ffff);
                     }

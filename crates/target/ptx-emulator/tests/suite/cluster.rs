@@ -70,6 +70,11 @@ fn one_copy_goes_to_both() {
             assert_eq!((got[l as usize], got[32 + l as usize]), (want, want));
         }
     }
+    // Each of three rounds reads 128 bytes once for both CTAs.
+    let (o, _) = run(SOURCE, "shared_tile", [2, 1, 1], 0);
+    let line = line_of(SOURCE, "shared_tile", "complete_tx");
+    let own = o.counters.by_line.iter().find(|c| c.0 == line);
+    assert_eq!(own.map(|c| c.1.global_bytes), Some(2 * 3 * 128));
     // The other CTA still reads what the next round overwrites.
     let source = SOURCE.replacen("[%r3], 2;", "[%r3], 1;", 1);
     let bad = (0..8).filter(|seed| !run(&source, "shared_tile", [2, 1, 1], *seed).0.clean());

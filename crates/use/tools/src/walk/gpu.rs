@@ -203,6 +203,11 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
         b.name("walking", "CTAs that walk tasks", walking, "the schedule");
         b.beat("cta", "A launch has {walking} at most. Each goes from task to task: its warps that copy bring pieces of the next one while the others store the results of the last.", "{walking} stay for the whole job: who brings material fetches for the next piece of work while the last one is put away.");
     }
+    if g.cluster > 1 {
+        let cluster = format!("{} CTAs", g.cluster);
+        b.name("cluster", "a cluster", cluster, "the schedule");
+        b.beat("cta", "Neighbours work as a cluster of {cluster}: what all of them need each brings a share of, and sends it to all.", "Neighbours fetch for each other: of what all of {cluster} need each brings a share for everybody.");
+    }
     b.beat("limits", "Each thread is taken to need {registers} registers and each CTA {shared} of shared memory. An SM hands both out until one is used up; here it is {limiter}.", "Benches and shelf space are handed out until one runs out: {limiter}.");
     b.beat("slots", "So it holds {ctas}, {held} of {slots} possible: {occupancy} occupancy. More would hide more waiting; fewer leave more registers to each.", "{held} are on the floor where {slots} would fit.");
     if let Code::Ptx {

@@ -709,6 +709,7 @@ impl Gpu<'_> {
             warps: s.warps,
             copiers: s.copiers,
             walkers: self.walkers(&r, &s, threads, bytes),
+            cluster: 1,
             rows: r.rows.clone(),
             columns: r.columns.clone(),
             fragment: self.fragment,

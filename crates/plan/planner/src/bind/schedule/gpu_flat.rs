@@ -516,6 +516,7 @@ impl Flat<'_> {
             warps: [1, threads.div_ceil(32)],
             copiers: 0,
             walkers: 0,
+            cluster: 1,
             store_bytes: 0,
             rows,
             columns,

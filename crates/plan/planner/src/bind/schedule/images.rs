@@ -2,6 +2,7 @@
 //! brings. They are those of the tiles of the best schedule whose warps copy, or whose threads make what is multiplied of
 //! f32: of a constant that is made as the images are.
 use super::candidate::{Candidate, Image, Packed, Rank};
+use super::clusters;
 use super::form::Facts;
 use super::gpu;
 use super::one_row;
@@ -114,7 +115,8 @@ fn with_lines(
     });
     let prints = ctx.prints().filter(|_| !facts.whole);
     let search = Search::all(prints, found.len());
-    let ranks = ranked(ctx, &found, 0, facts.constant, search).ok()?;
+    let mut ranks = ranked(ctx, &found, 0, facts.constant, search).ok()?;
+    clusters::tried(ctx, facts.constant, prints, (&mut found, &mut ranks));
     let rank = ranks.into_iter().next()?;
     Some((found.swap_remove(rank.1), rank))
 }

@@ -1,6 +1,7 @@
 //! Schedules: candidates from the target's legal values, ranked by predicted time.
 mod attention;
 mod candidate;
+mod clusters;
 mod contract;
 mod depthwise;
 mod flat;
@@ -106,6 +107,7 @@ pub(crate) fn choose(
         (search.counted, search.overstated) = (list.len(), f64::INFINITY);
     }
     let mut best = ranked(ctx, &list, 0, constant, search)?;
+    clusters::tried(ctx, constant, prints, (&mut list, &mut best));
     if let (Some(sweep), false) = (ctx.sweep, gpu) {
         sweep.choose(&space, constant, &mut list, &mut best);
     }

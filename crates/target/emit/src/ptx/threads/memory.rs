@@ -123,6 +123,24 @@ impl Printer<'_> {
         }
     }
 
+    /// The place so many bytes further on as a register says.
+    pub(super) fn further(&mut self, place: Place, by: Name) -> Place {
+        let base = match place.space {
+            "global" => {
+                let (wide, base) = (self.temp("tl"), self.temp("tl"));
+                self.line(format_args!("cvt.u64.u32 {wide}, {by};"));
+                self.line(format_args!("add.s64 {base}, {}, {wide};", place.base));
+                base
+            }
+            _ => {
+                let base = self.temp("tr");
+                self.line(format_args!("add.s32 {base}, {}, {by};", place.base));
+                base
+            }
+        };
+        Place { base, ..place }
+    }
+
     /// The address of element `index` of a shared array, in units of 16 bytes and without what is left of them.
     pub(super) fn shared_units(&mut self, array: u32, index: Reg) -> (Name, i64) {
         let at = self.shared_at(array, index);

@@ -30,6 +30,13 @@ impl Printing {
     }
 }
 
+/// The form and the last operand of a copy that is sent to the CTAs of a cluster; nothing where it is to its own CTA.
+#[derive(Default)]
+struct Sent {
+    form: &'static str,
+    mask: String,
+}
+
 /// A side as it is printed: what its labels begin with, how many pieces further on its next one is, and the parity
 /// of the phase that its first pieces wait for.
 struct Way {
@@ -96,7 +103,8 @@ impl Printer<'_> {
                 operand,
                 index,
                 elements,
-            } => self.bulk((*array, *to), (*operand, *index, *elements)),
+                among,
+            } => self.bulk((*array, *to), (*operand, *index, *elements), *among),
             Inst::Box {
                 array,
                 to,
@@ -117,8 +125,11 @@ impl Printer<'_> {
         self.line(format_args!("mov.u32 {thread}, %tid.x;"));
         self.first_thread(thread, &format!("$counted_{label}"), |s| {
             for stage in 0..p.stages {
-                // A warp that copies, and a lane of each that computes.
-                let each = [(stage, WARP), (p.stages + stage, computing / WARP)];
+                // A warp that copies, and a lane of each that computes, in all CTAs that copy to each other's stages.
+                let each = [
+                    (stage, WARP),
+                    (p.stages + stage, p.among * computing / WARP),
+                ];
                 for (number, count) in each {
                     let at = s.barrier_at(p, number);
                     s.line(format_args!(
@@ -133,8 +144,24 @@ impl Printer<'_> {
             }
         });
         let meet = self.source.barrier();
-        self.line(format_args!("{meet};"));
+        let rank = match p.among {
+            1 => {
+                self.line(format_args!("{meet};"));
+                None
+            }
+            _ if *self.source != Source::Entry => {
+                return Err("clusters are of steps that are launched alone".into());
+            }
+            _ => {
+                // The fence behind the barriers' beginnings orders those, and there is nothing else.
+                self.cluster_meets("relaxed");
+                let rank = self.temp("tr");
+                self.line(format_args!("mov.u32 {rank}, %cluster_ctarank;"));
+                Some(rank)
+            }
+        };
         self.pipeline = Some(Printing {
+            rank,
             pipeline: *p,
             label,
             thread,
@@ -149,6 +176,10 @@ impl Printer<'_> {
         self.parts[own].body = start..self.out.place();
         self.pipeline = None;
         self.out.label(format_args!("$over_{label}"));
+        if p.among > 1 {
+            // Others copy to this CTA's shared memory, and arrive at its barriers, until they are here.
+            self.cluster_meets("release");
+        }
         // Inside a kernel that goes on the barriers are made anew.
         if *self.source != Source::Entry {
             self.line(format_args!("{meet};"));
@@ -160,6 +191,12 @@ impl Printer<'_> {
             });
         }
         Ok(())
+    }
+
+    /// The CTAs of the cluster meet.
+    fn cluster_meets(&mut self, order: &str) {
+        self.line(format_args!("barrier.cluster.arrive.{order};"));
+        self.line("barrier.cluster.wait.acquire;");
     }
 
     /// The pipeline at hand.
@@ -332,8 +369,14 @@ impl Printer<'_> {
         self.line(format_args!("setp.ge.s32 {q}, {i}, {end};"));
         self.line(format_args!("@{q} bra ${name}_end_{label};"));
         let [there, free] = self.stage_barriers(p, stage);
-        let awaited = if copies { free } else { there };
-        self.await_barrier(&format!("${name}_wait_{label}"), awaited, parity);
+        // Threads of other CTAs say as well that a stage is free.
+        let (awaited, order) = match copies {
+            true if p.among > 1 => (free, ".acquire.cluster"),
+            true => (free, ""),
+            false => (there, ""),
+        };
+        let wait = format!("${name}_wait_{label}");
+        self.await_barrier(&wait, (awaited, order), parity);
         self.printing()?.filled = copies.then_some(there);
         self.body_of(own, side.body)?;
         if !copies && reads_shared(side.body) {
@@ -370,17 +413,21 @@ impl Printer<'_> {
         &mut self,
         (array, to): (u32, Reg),
         (operand, index, elements): (OperandId, Reg, u32),
+        among: u32,
     ) -> Out<()> {
-        let printing = self.pipeline.as_ref();
-        let Some((barrier, thread)) = printing.and_then(|p| Some((p.filled?, p.thread))) else {
-            return Err("a copy at once fills no stage".into());
-        };
+        let filled = self.filled()?;
         let bytes = self.p.operands[operand as usize].dtype.bits() * elements / 8;
-        let from = self.global(operand, index, None);
-        let to = self.shared_at(array, to);
-        self.begun((thread, barrier), bytes, |s| {
+        let mut from = self.global(operand, index, None);
+        let mut to = self.shared_at(array, to);
+        let (share, sent) = (bytes / among.max(1), self.sent(among));
+        if let Some(by) = self.share_at(among, share)? {
+            (from, to) = (self.further(from, by), self.further(to, by));
+        }
+        let Sent { form, mask } = sent;
+        self.begun(filled, bytes, |s| {
             s.line(format_args!(
-                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{to}], [{from}], {bytes}, [{barrier}];"
+                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes{form} [{to}], [{from}], {share}, [{}]{mask};",
+                filled.1
             ));
         });
         Ok(())
@@ -388,22 +435,66 @@ impl Printer<'_> {
 
     /// The same of a box of a tensor.
     fn boxed(&mut self, (array, to): (u32, Reg), (tensor, at): (u32, &[Reg])) -> Out<()> {
-        let printing = self.pipeline.as_ref();
-        let Some((barrier, thread)) = printing.and_then(|p| Some((p.filled?, p.thread))) else {
-            return Err("a copy of a box fills no stage".into());
-        };
+        let filled = self.filled()?;
         let t = &self.p.tensors[tensor as usize];
         let bits = self.p.operands[t.operand as usize].dtype.bits();
-        let bytes = u32::try_from(t.elements()).unwrap_or(0) * bits / 8;
-        let at: Vec<String> = at.iter().map(|&r| self.second(r).to_string()).collect();
-        let (dims, at) = (at.len(), at.join(", "));
-        let to = self.shared_at(array, to);
-        self.begun((thread, barrier), bytes, |s| {
+        let bytes = u32::try_from(t.view.elements()).unwrap_or(0) * bits / 8;
+        let mut corner: Vec<String> = at.iter().map(|&r| self.second(r).to_string()).collect();
+        let mut to = self.shared_at(array, to);
+        let sent = self.sent(t.among);
+        if let Some(by) = self.share_at(t.among, bytes / t.among.max(1))? {
+            let (along, share) = (t.view.share(t.among)).ok_or("a box has no equal shares")?;
+            let d = &share.dims[along];
+            let (first, rank) = (self.temp("tr"), self.printing()?.rank);
+            let rank = rank.ok_or("it is in no cluster")?;
+            let own = self.r(at[along]);
+            self.line(format_args!(
+                "mad.lo.s32 {first}, {rank}, {}, {own};",
+                d.count * d.step
+            ));
+            corner[along] = first.to_string();
+            to = self.further(to, by);
+        }
+        let (dims, corner) = (corner.len(), corner.join(", "));
+        let Sent { form, mask } = sent;
+        self.begun(filled, bytes, |s| {
             s.line(format_args!(
-                "cp.async.bulk.tensor.{dims}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{to}], [%map_{tensor}, {{{at}}}], [{barrier}];"
+                "cp.async.bulk.tensor.{dims}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{form} [{to}], [%map_{tensor}, {{{corner}}}], [{}]{mask};",
+                filled.1
             ));
         });
         Ok(())
+    }
+
+    /// This thread's number, and the barrier of the stage that is filled.
+    fn filled(&mut self) -> Out<(Name, Name)> {
+        let own = self.printing()?;
+        let barrier = own.filled.ok_or("a copy at once fills no stage")?;
+        Ok((own.thread, barrier))
+    }
+
+    /// How a copy is sent to all of so many CTAs.
+    fn sent(&mut self, among: u32) -> Sent {
+        if among == 1 {
+            return Sent::default();
+        }
+        let all = self.temp("th");
+        self.line(format_args!("mov.b16 {all}, {};", (1u32 << among) - 1));
+        Sent {
+            form: ".multicast::cluster",
+            mask: format!(", {all}"),
+        }
+    }
+
+    /// Bytes from the first of a copy to this CTA's share of so many bytes; `None` where it copies all.
+    fn share_at(&mut self, among: u32, share: u32) -> Out<Option<Name>> {
+        if among == 1 {
+            return Ok(None);
+        }
+        let rank = self.printing()?.rank.ok_or("it is in no cluster")?;
+        let by = self.temp("tr");
+        self.line(format_args!("mul.lo.s32 {by}, {rank}, {share};"));
+        Ok(Some(by))
     }
 
     /// What one lane of a warp begins, which brings so many bytes that a stage's barrier counts.
@@ -438,23 +529,23 @@ impl Printer<'_> {
     }
 
     /// Waits until the phase of such a parity of a barrier is over.
-    fn await_barrier(&mut self, label: &str, barrier: Name, parity: Name) {
+    fn await_barrier(&mut self, label: &str, (barrier, order): (Name, &str), parity: Name) {
         let q = self.temp("tp");
         self.out.label(label);
         self.line(format_args!(
-            "mbarrier.try_wait.parity.shared::cta.b64 {q}, [{barrier}], {parity};"
+            "mbarrier.try_wait.parity{order}.shared::cta.b64 {q}, [{barrier}], {parity};"
         ));
         self.line(format_args!("@!{q} bra {label};"));
     }
 
     /// A lane of each warp that computes says that the stage is free of the piece so many before piece `i`,
-    /// where there was one.
+    /// where there was one; one for each CTA that copies to it.
     fn release(&mut self, p: &Pipeline, before: u32, [i, stage]: [Name; 2], thread: Name) {
         self.labels += 1;
         let label = format!("$kept_{}", self.labels);
         let (lane, skip) = (self.temp("tr"), self.temp("tp"));
         self.line(format_args!("and.b32 {lane}, {thread}, 31;"));
-        self.line(format_args!("setp.ne.u32 {skip}, {lane}, 0;"));
+        self.line(format_args!("setp.ge.u32 {skip}, {lane}, {};", p.among));
         if before > 0 {
             let early = self.temp("tp");
             self.line(format_args!("setp.lt.s32 {early}, {i}, {before};"));
@@ -463,7 +554,17 @@ impl Printer<'_> {
         self.line(format_args!("@{skip} bra {label};"));
         let done = self.stage_before(p, stage, before);
         let free = self.stage_barriers(p, done)[1];
-        self.line(format_args!("mbarrier.arrive.shared::cta.b64 _, [{free}];"));
+        if p.among == 1 {
+            self.line(format_args!("mbarrier.arrive.shared::cta.b64 _, [{free}];"));
+        } else {
+            let there = self.temp("tr");
+            self.line(format_args!(
+                "mapa.shared::cluster.u32 {there}, {free}, {lane};"
+            ));
+            self.line(format_args!(
+                "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [{there}];"
+            ));
+        }
         self.out.label(label);
     }
 

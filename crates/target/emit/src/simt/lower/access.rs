@@ -2,27 +2,14 @@
 use super::state::{At, Lower, Result, Run};
 use crate::simt::ir::{Inst, Op, Reg, Ty};
 use expr::{Binary, Compare};
-use kernel::{Access, AxisId, Kernel, OperandId};
-use layout::{Arrange, DType};
+use kernel::{Access, OperandId};
+use layout::DType;
 
 /// Where an element is, whether it is inside its bounds, and whether it can be touched at all.
 pub(super) struct Place {
     pub index: Reg,
     pub inside: Option<Reg>,
     pub exists: Option<Reg>,
-}
-
-/// Axes that the access of operand `o` depends on.
-pub(super) fn depends(kernel: &Kernel, o: usize) -> Vec<AxisId> {
-    let a = &kernel.operands[o].access;
-    let mut axes: Vec<AxisId> = a.terms.iter().map(|t| t.axis).collect();
-    axes.extend(a.bounds.iter().flat_map(|b| b.terms.iter().map(|t| t.0)));
-    for i in &a.indexed {
-        axes.extend(depends(kernel, i.by as usize));
-    }
-    axes.arrange();
-    axes.dedup();
-    axes
 }
 
 impl Lower<'_> {

@@ -76,6 +76,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     let staged = |p: &Place| p.stages().is_some_and(|n| n > 1);
     let ahead = map.fragment.is_some() || schedule.places.iter().any(staged);
     let thread = b.op(Ty::I32, Op::Thread);
+    let all = 0..kernel.operands.len() as OperandId;
     let mut l = Lower {
         kernel,
         schedule,
@@ -90,9 +91,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         axes: vec![],
         groups: vec![],
         homes: vec![],
-        depends: (0..kernel.operands.len())
-            .map(|o| access::depends(kernel, o))
-            .collect(),
+        depends: all.map(|o| kernel.depends(o)).collect(),
         shared: vec![],
         tensors: vec![],
         thread,
@@ -141,6 +140,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         tensors,
         tasks: work::tasks(kernel, schedule),
         walkers: whole.walkers,
+        cluster: whole.cluster,
         faults,
     };
     verified(&program);

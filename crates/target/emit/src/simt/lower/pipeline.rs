@@ -149,6 +149,7 @@ impl Lower<'_> {
                 copiers: self.copiers,
                 barriers,
                 registers: self.shared_out,
+                among: self.schedule.cluster(),
             },
             body,
         });
@@ -173,8 +174,8 @@ impl Lower<'_> {
             let each = self.b.int(home.elements);
             let first = self.b.mul(stage, each);
             match (home.image, home.boxes) {
-                (true, _) => self.copy_at_once(*operand, home, first)?,
-                (_, true) => self.copy_boxes(*operand, home, first)?,
+                (true, _) => self.copy_at_once(*dst, *operand, home, first)?,
+                (_, true) => self.copy_boxes(*dst, *operand, home, first)?,
                 _ => {
                     self.copy(*dst, *operand, home, first)?;
                 }

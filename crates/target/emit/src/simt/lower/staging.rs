@@ -74,6 +74,7 @@ impl Lower<'_> {
     /// first element.
     pub(super) fn copy_at_once(
         &mut self,
+        dst: TileId,
         operand: OperandId,
         home: &SharedTile,
         first: Reg,
@@ -86,14 +87,24 @@ impl Lower<'_> {
             operand,
             index: p.index,
             elements: u32::try_from(home.elements).unwrap_or(0),
+            among: self.among(dst, operand),
         });
         Ok(())
+    }
+
+    /// CTAs of the cluster that copy pieces of a tile together.
+    fn among(&self, dst: TileId, operand: OperandId) -> u32 {
+        match self.schedule.is_multicast(self.kernel, dst, operand) {
+            true => self.schedule.cluster(),
+            false => 1,
+        }
     }
 
     /// Copies the current piece of `operand`, which is a box of it as a tensor by the rules of schedules, or several beside
     /// each other, to where `first` is the first element.
     pub(super) fn copy_boxes(
         &mut self,
+        dst: TileId,
         operand: OperandId,
         home: &SharedTile,
         first: Reg,
@@ -144,6 +155,7 @@ impl Lower<'_> {
             operand,
             view,
             swizzle: home.swizzle,
+            among: self.among(dst, operand),
         });
         Ok(())
     }

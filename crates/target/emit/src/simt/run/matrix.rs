@@ -99,7 +99,9 @@ impl<M: Memory> Machine<'_, M> {
                 operand,
                 index,
                 elements,
+                ..
             } => {
+                // Alone, the CTA copies the others' shares as well.
                 for first in self.warps(active)? {
                     let from = (*operand, self.int(*index, first), *elements);
                     let copy = self.copy((*array, self.int(*to, first)), from, true, first)?;
@@ -199,7 +201,7 @@ impl<M: Memory> Machine<'_, M> {
         });
         let sizes: Vec<((i64, i64), i64, i64)> = sizes.collect::<R<_>>()?;
         let swizzle = t.swizzle;
-        for n in 0..t.elements() {
+        for n in 0..t.view.elements() {
             let (mut rest, mut from, mut inside) = (n, first, true);
             for (((extent, stride), count, step), corner) in sizes.iter().zip(corner) {
                 let x = corner + rest % count * step;
