@@ -7,7 +7,7 @@ use shopfloor_conformance::{
 };
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use tensor::Tensor;
 
 /// Path of ptxas, or why it is left out.
@@ -29,6 +29,21 @@ fn registers(log: &str) -> Option<u32> {
     rest.split(' ').next()?.parse().ok()
 }
 
+/// "N bytes spill stores" in the same.
+fn spilled(log: &str) -> Option<u32> {
+    let (before, _) = log.split_once(" bytes spill stores")?;
+    before.rsplit(' ').next()?.parse().ok()
+}
+
+/// A program each of whose CTAs copies for itself.
+fn alone(program: &TileProgram) -> Result<TileProgram, String> {
+    let mut s = program.schedule().clone();
+    if let kernel::Mapping::Gpu(g) = &mut s.mapping {
+        g.cluster = 1;
+    }
+    TileProgram::new(program.kernel().clone(), s).map_err(|e| e.to_string())
+}
+
 /// Assembles instead of running.
 struct Assembler {
     /// Which of the programs are assembled.
@@ -38,6 +53,23 @@ struct Assembler {
     done: Cell<usize>,
     /// Estimated and taken.
     registers: RefCell<Vec<(u32, u32)>>,
+}
+
+impl Assembler {
+    /// What came of a text, what the assembler said of it, and that with all that it tells.
+    fn assemble(&self, text: &str, arch: &str) -> Result<(Output, String, String), Failure> {
+        let broken = |e: std::io::Error| Failure::Broken(e.to_string());
+        let file = self.folder.path().join("kernel.ptx");
+        std::fs::write(&file, text).map_err(broken)?;
+        let out = Command::new(&self.tool)
+            .args(["-v", "--gpu-name", arch, "-o", "/dev/null"])
+            .arg(&file)
+            .output()
+            .map_err(broken)?;
+        let said = String::from_utf8_lossy(&out.stderr).to_string();
+        let log = said.clone() + &String::from_utf8_lossy(&out.stdout);
+        Ok((out, said, log))
+    }
 }
 
 impl Subject for Assembler {
@@ -62,16 +94,7 @@ impl Subject for Assembler {
         }
         let arch = arch(program, n / self.share.of as usize);
         let text = ptx::emit(program, arch).map_err(|e| Failure::Refused(e.to_string()))?;
-        let file = self.folder.path().join("kernel.ptx");
-        std::fs::write(&file, &text.text).map_err(|e| Failure::Broken(e.to_string()))?;
-        // Random schedules may hold more than there are registers; that is theirs to answer for.
-        let out = Command::new(&self.tool)
-            .args(["-v", "--gpu-name", arch, "-o", "/dev/null"])
-            .arg(&file)
-            .output()
-            .map_err(|e| Failure::Broken(e.to_string()))?;
-        let said = String::from_utf8_lossy(&out.stderr).to_string();
-        let log = said.clone() + &String::from_utf8_lossy(&out.stdout);
+        let (out, said, log) = self.assemble(&text.text, arch)?;
         if let Some(used) = registers(&log) {
             self.registers
                 .borrow_mut()
@@ -79,7 +102,15 @@ impl Subject for Assembler {
         }
         // What is said of products of warpgroups that are put in a row is no warning.
         let serial = log.contains("(C75");
-        match out.status.success() && !said.contains("warning") && !serial {
+        // Random schedules may hold more than there are registers; that is theirs to answer for, and not their clusters'.
+        let mut more = false;
+        if text.cluster > 1 {
+            let alone = alone(program).map_err(Failure::Broken)?;
+            let plain = ptx::emit(&alone, arch).map_err(|e| Failure::Broken(e.to_string()))?;
+            let (_, _, without) = self.assemble(&plain.text, arch)?;
+            more = spilled(&log).is_none() || spilled(&log) > spilled(&without);
+        }
+        match out.status.success() && !said.contains("warning") && !serial && !more {
             // Nothing was run: there is nothing to compare.
             true => Ok(vec![]),
             false => Err(Failure::Broken(format!("{said}\n{}", text.text))),
