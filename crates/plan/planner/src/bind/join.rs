@@ -5,7 +5,7 @@
 use super::block::BlockBuilder;
 use super::launch::{Part, handovers, joins};
 use super::schedule::{Asked, Choice};
-use kernel::{Kernel, Role};
+use kernel::{Kernel, Mapping, Role, Schedule};
 use machine::units;
 use plan::{Alternative, BufferId, Step, StepWork, Why};
 use std::collections::BTreeMap;
@@ -15,6 +15,14 @@ fn printed(s: &Step) -> Option<Part<'_>> {
     match &s.work {
         StepWork::Kernel { schedule, .. } => Some((schedule, &s.cost_work)),
         StepWork::Host { .. } => None,
+    }
+}
+
+/// Threads of a CTA.
+fn threads(s: &Schedule) -> u32 {
+    match &s.mapping {
+        Mapping::Gpu(g) => g.threads,
+        Mapping::Cpu(_) => 0,
     }
 }
 
@@ -55,21 +63,29 @@ impl BlockBuilder<'_> {
             all.any(|(o, b)| o.role == Role::Read && written(b))
         };
         let follows = before.device == asked.place && !self.block.is_transfer(before);
-        // A step of one task needs no other choice.
-        let several = own.parts.is_some() || own.work.tasks > 1;
-        if !joins(ctx) || !follows || !several || !reads(asked.kernel) {
+        if !joins(ctx) || !follows || !reads(asked.kernel) {
             return None;
         }
         let name = before.name.clone();
-        let was = own.parts.as_ref().map_or(own.cost.time_s, |p| p.seconds);
-        let limit = was + ctx.machine.joined_s(1);
-        let (choice, what) = self.memo.one_task(asked, limit)?;
         let parts: Option<Vec<Part>> = self.block.steps[launch..].iter().map(printed).collect();
-        let times = handovers(ctx, &parts?, (&choice.schedule, &choice.work))?;
-        let seconds = choice.cost.time_s - ctx.machine.joined_s(times);
-        if seconds >= was {
+        let parts = parts?;
+        let times = |c: &Choice| handovers(ctx, &parts, (&c.schedule, &c.work));
+        // A step of one task needs no other choice where it is part of the launch as it is.
+        let several = own.parts.is_some() || own.work.tasks > 1;
+        if !several && times(own).is_some() {
+            self.behind.push(self.block.steps.len());
             return None;
         }
+        let was = own.parts.as_ref().map_or(own.cost.time_s, |p| p.seconds);
+        let limit = was + ctx.machine.joined_s(1);
+        // As many threads as it likes, or no more than the launch has.
+        let widest = parts.iter().map(|p| threads(p.0)).max();
+        let mut ways = [None, widest].into_iter();
+        let (choice, what, seconds) = ways.find_map(|most| {
+            let (choice, what) = self.memo.one_task(asked, limit, most)?;
+            let seconds = choice.cost.time_s - ctx.machine.joined_s(times(&choice)?);
+            (seconds < was).then_some((choice, what, seconds))
+        })?;
         let subject = &asked.kernel.name;
         let said = |w: &Why| w.pass == "schedule" && w.subject == *subject;
         let mut alternatives = vec![];

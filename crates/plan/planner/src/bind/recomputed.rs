@@ -232,7 +232,7 @@ impl Deciding<'_> {
         let seconds = own.parts.as_ref().map_or(own.cost.time_s, |p| p.seconds);
         let joined = self.ctx.machine.joined_s(1);
         let one_task = match follows {
-            true => memo.one_task(asked, seconds + joined),
+            true => memo.one_task(asked, seconds + joined, None),
             false => None,
         };
         let beside = one_task.map_or(f64::INFINITY, |(c, _)| c.cost.time_s - joined);

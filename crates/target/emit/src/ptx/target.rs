@@ -115,7 +115,7 @@ pub fn target(arch: &str) -> Target {
             tiles: tiles(arch),
             depths: vec![128, 64, 32, 16],
             stages: match (caps(arch).copies, caps(arch).warpgroups) {
-                (true, true) => vec![8, 6, 4, 3, 2, 1],
+                (true, true) => vec![4, 3, 2, 1],
                 (true, false) => vec![4, 3, 2, 1],
                 (false, _) => vec![1],
             },

@@ -129,8 +129,8 @@ pub(super) fn few_rows(space: &Space) -> bool {
     space.points(&others) <= FEW_ROWS
 }
 
-/// Candidates of one task each.
-pub(super) fn one_task(space: &Space) -> Vec<Candidate> {
+/// Candidates of one task each, of at most so many threads.
+pub(super) fn one_task(space: &Space, most: Option<u32>) -> Vec<Candidate> {
     let kernel = space.kernel;
     let Some(f) = Flat::new(space) else {
         return vec![];
@@ -141,7 +141,11 @@ pub(super) fn one_task(space: &Space) -> Vec<Candidate> {
     let mut out = vec![];
     let reduced = space.points(&f.over).max(1);
     let whole = tiles::fill(space, &f.order, space.points(&f.order), 1);
-    for threads in f.threads_of_one() {
+    let mut threads: Vec<u32> = f.threads_of_one().to_vec();
+    if let Some(most) = most {
+        threads = vec![most.min(threads[0])];
+    }
+    for threads in threads {
         let most = u32::try_from(reduced).unwrap_or(threads).min(threads);
         let several = reduced > i64::from(EACH);
         for team in TEAMS

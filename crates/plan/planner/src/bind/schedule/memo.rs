@@ -11,9 +11,9 @@ use plan::parallel;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
-/// Device, hash of the kernel but for its names, and the levels that operands are found in.
+/// Device, hash of the kernel but for its names, the levels that operands are found in, and threads of one task at most.
 #[derive(PartialEq, Eq, Hash)]
-struct Key(u32, u64, Vec<u8>);
+struct Key(u32, u64, Vec<u8>, Option<u32>);
 
 /// A kernel that is to be run.
 pub(crate) struct Asked<'a> {
@@ -193,18 +193,24 @@ impl Memo {
     }
 
     /// As [`one_task`], with what it is called.
-    pub fn one_task(&mut self, asked: &Asked, limit: f64) -> Option<(Choice, String)> {
+    pub fn one_task(
+        &mut self,
+        asked: &Asked,
+        limit: f64,
+        most: Option<u32>,
+    ) -> Option<(Choice, String)> {
         if !asked.kept() {
             return None;
         }
-        let key = self.key(asked);
+        let mut key = self.key(asked);
+        key.3 = most;
         if let Some((known, choice)) = found(&self.one_task, &key, asked) {
             return Some((choice, known.whys.first()?.choice.clone()));
         }
         if self.refused.get(&key).is_some_and(|&most| limit <= most) {
             return None;
         }
-        let found = asked.seen(|ctx, facts| one_task(ctx, asked.kernel, facts, limit));
+        let found = asked.seen(|ctx, facts| one_task(ctx, asked.kernel, facts, (limit, most)));
         let Some((choice, what)) = found else {
             self.refused.insert(key, limit);
             return None;
@@ -248,7 +254,7 @@ impl Memo {
         let levels = asked.far.iter().map(level).collect();
         let mut hasher = self.chosen.hasher().build_hasher();
         asked.kernel.hash_unnamed(&mut hasher);
-        Key(asked.place, hasher.finish(), levels)
+        Key(asked.place, hasher.finish(), levels, None)
     }
 }
 

@@ -221,17 +221,17 @@ pub(crate) fn quick(ctx: Ctx, kernel: &Kernel, facts: &Facts, limit: f64) -> Opt
     Some(best.first().filter(known)?.0)
 }
 
-/// The best choice of one task for `kernel`, and what it is called, where one takes less than `limit`: one CTA can do it
-/// behind the tasks of the step before.
+/// The best choice of one task of at most so many threads for `kernel`, and what it is called, where one takes less than
+/// `limit`: one CTA can do it behind the tasks of the step before.
 pub(crate) fn one_task(
     ctx: Ctx,
     kernel: &Kernel,
     facts: &Facts,
-    limit: f64,
+    (limit, most): (f64, Option<u32>),
 ) -> Option<(Choice, String)> {
     let (kernel, copies) = relaid::relaid(ctx, ordered(kernel), facts);
     let space = Space::new(ctx, &kernel);
-    let mut list = with_copies(gpu_flat::one_task(&space), &copies, usize::MAX);
+    let mut list = with_copies(gpu_flat::one_task(&space, most), &copies, usize::MAX);
     // Arithmetic and bytes alone do not tell them apart.
     let search = Search {
         limit,
