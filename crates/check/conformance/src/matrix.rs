@@ -137,11 +137,8 @@ pub fn matrix_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
             continue;
         }
         let deep = rng.of(&[1u32, 1, 2, 4]);
-        let deep = match alone && there % (least * i64::from(deep)) == 0 && there.count_ones() == 1
-        {
-            true => deep,
-            false => 1,
-        };
+        let even = there % (least * i64::from(deep)) == 0 && there.count_ones() == 1;
+        let deep = if alone && even { deep } else { 1 };
         let tall = i64::from(warps[0]) * rng.of(&[16, 16, 32]);
         let wide = i64::from(warps[1]) * rng.of(&[16, 32, 64]);
         let mut grid = ones(&batch);
