@@ -65,7 +65,7 @@ impl TensorView {
     }
 
     /// The same with boxes that are one of `n` equal shares of its own, which follow each other in shared memory, and the
-    /// dimension along which they do; `None` where a share is no whole blocks of [`BLOCK`] lines.
+    /// dimension along which they do; `None` where a share is no whole blocks of 8 lines.
     pub fn share(&self, n: u32) -> Option<(usize, TensorView)> {
         let at = self.dims.iter().rposition(|d| d.count > 1)?;
         let lines: i64 = self.dims.iter().skip(1).map(|d| d.count).product();
