@@ -283,7 +283,7 @@ impl ModelArgs {
         match self.finds_states() && model.program().states.is_empty() {
             false => Ok(()),
             true => Err(Failure::Usage(format!(
-                "--state auto does nothing for {}, which has no input and output whose names say that they carry state, such as past and present; name them as INPUT=OUTPUT, or leave it out",
+                "--state auto does nothing for {}, which has no input and output whose names say that they carry state, such as past and present, and whose sizes follow each other; give what grows a range, such as --dim past=0..1024, name them as INPUT=OUTPUT, or leave it out",
                 model.program().name
             ))),
         }
