@@ -114,10 +114,9 @@ pub fn target(arch: &str) -> Target {
             threads: vec![64, 128, 256],
             tiles: tiles(arch),
             depths: vec![128, 64, 32, 16],
-            stages: match (caps(arch).copies, caps(arch).warpgroups) {
-                (true, true) => vec![4, 3, 2, 1],
-                (true, false) => vec![4, 3, 2, 1],
-                (false, _) => vec![1],
+            stages: match caps(arch).copies {
+                true => vec![4, 3, 2, 1],
+                false => vec![1],
             },
             copiers: match caps(arch).warpgroups {
                 true => vec![0, 4],

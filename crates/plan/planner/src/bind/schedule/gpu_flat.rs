@@ -141,11 +141,12 @@ pub(super) fn one_task(space: &Space, most: Option<u32>) -> Vec<Candidate> {
     let mut out = vec![];
     let reduced = space.points(&f.over).max(1);
     let whole = tiles::fill(space, &f.order, space.points(&f.order), 1);
-    let mut threads: Vec<u32> = f.threads_of_one().to_vec();
-    if let Some(most) = most {
-        threads = vec![most.min(threads[0])];
-    }
-    for threads in threads {
+    let [widest, limit] = f.threads_of_one();
+    let sizes = match most {
+        Some(most) => vec![most.min(widest)],
+        None => vec![widest, limit],
+    };
+    for threads in sizes {
         let most = u32::try_from(reduced).unwrap_or(threads).min(threads);
         let several = reduced > i64::from(EACH);
         for team in TEAMS
