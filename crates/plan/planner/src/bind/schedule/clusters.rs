@@ -54,12 +54,10 @@ fn with_clusters(c: &Candidate, n: u32) -> Vec<Candidate> {
         g.cluster = n;
         g.walkers -= g.walkers % n;
         TileProgram::new(c.kernel.clone(), schedule.clone()).ok()?;
-        let banded = match raster == c.schedule.raster {
-            true => String::new(),
-            false => ", in no bands".into(),
-        };
+        let bands = format!(", raster {}", c.schedule.raster);
+        let what = c.what.strip_suffix(&bands).unwrap_or(&c.what);
         Some(Candidate {
-            what: format!("{}, clusters of {n}{banded}", c.what),
+            what: format!("{what}, raster {raster}, clusters of {n}"),
             schedule,
             ..c.clone()
         })
