@@ -58,3 +58,26 @@ output %y
 ";
     assert_eq!(kernels(text), ["Map 3"]);
 }
+
+/// What a norm of one row multiplies by is a constant with as many elements as the row, which is made when the model
+/// is loaded, and keeps no node of the norm from the others.
+#[test]
+fn a_norm_of_one_row_is_one_kernel() {
+    let sum = "monoid sum { identity: %0 = const 0.0 f32; out %0 } { lift: %0 = input 0 f32; out %0 } { combine: %0 = input 0 f32; %1 = input 1 f32; %2 = add %0 %1; out %2 } { finish: %0 = input 0 f32; out %0 }";
+    let of = |rows: usize| {
+        format!(
+            "graph norm
+input %x: f32[{rows}, 64]
+weight %w: bf16[64] @0
+%s: f32[{rows}, 64] = map {{%0 = input 0 f32; %1 = mul %0 %0; out %1}} %x
+%v: f32[{rows}, 1] = reduce axes=[1] keep=true {sum} %s
+%g: f32[64] = map {{%0 = input 0 bf16; %1 = cast %0 f32; out %1}} %w
+%y: f32[{rows}, 64] = map {{%0 = input 0 f32; %1 = input 1 f32; %2 = input 2 f32; %3 = mul %0 %1; %4 = mul %2 %3; out %4}} %x, %v, %g
+output %y
+"
+        )
+    };
+    // x, as much as a row of it, and what is written.
+    assert_eq!(kernels(&of(1)), ["Row 3"]);
+    assert_eq!(kernels(&of(4)), ["Row 3"]);
+}

@@ -294,8 +294,10 @@ impl Fuser<'_> {
             return Err(Some(format!("the kernel already holds {MAX_NODES} nodes")));
         }
         let constant = |v: &ValueId| gathered::constant(graph, *v, 0);
-        if group.anchor == Anchor::Row
-            && self.outside_reads(g).iter().all(constant)
+        let reads = self.outside_reads(g);
+        // What reads nothing, such as positions, is as cheap to make where it is used.
+        if !reads.is_empty()
+            && reads.iter().all(constant)
             && !node.inputs.iter().all(constant)
         {
             return Err(Some(
@@ -339,8 +341,7 @@ impl Fuser<'_> {
                     .into(),
             ));
         }
-        let reads = self.outside_reads(g).len() + node.inputs.len();
-        if reads > MAX_READS {
+        if reads.len() + node.inputs.len() > MAX_READS {
             return Err(Some(format!(
                 "the kernel already reads {MAX_READS} tensors"
             )));
