@@ -266,14 +266,23 @@ impl Pricing<'_> {
     /// before the first one is over: what it takes until that is known. Without, those CTAs have to come first, which the
     /// rest of [`WayCosts::graph_node_s`] is for. A kernel that nobody lets come earlier comes when the CTAs before are
     /// over, beside the other part.
-    fn node_s(&self, k: &KernelSpan, triggered: bool) -> (f64, f64) {
+    /// Beside the steps behind a launch's first, whose CTAs are few, more of it is done: `free_s` (see
+    /// [`Pricing::free_s`]).
+    fn node_s(&self, k: &KernelSpan, triggered: bool, free_s: f64) -> (f64, f64) {
         let node = self.ways.graph_node_s.value;
         let over = self.ways.graph_dependent_s.value.min(node);
         let (node, beside) = match triggered {
-            true => (over, over),
+            true => (over, over + free_s),
             false => (node, (2.0 * over - node).max(0.0)),
         };
         (node, self.ahead_s(k).min(beside).min(k.body_s))
+    }
+
+    /// Seconds of a step behind the first of a launch by the share of multiprocessors that run none of its tasks, on which
+    /// the next launch may be.
+    fn free_s(&self, k: &KernelSpan, seconds: f64) -> f64 {
+        let busy = k.tasks as f64 / self.m.workers.count.value.max(1) as f64;
+        seconds * (1.0 - busy).max(0.0)
     }
 
     /// What a body takes less whose CTAs have copied what they copy ahead: of memory's latency what the cache's, from
@@ -306,7 +315,7 @@ impl Pricing<'_> {
         // The first kernel of a stretch stands behind nothing.
         let mut first = true;
         let mut waited = true;
-        let mut triggered = false;
+        let (mut triggered, mut free_s) = (false, 0.0);
         for leg in &r.legs {
             match leg {
                 Leg::Host(seconds) => {
@@ -320,15 +329,16 @@ impl Pricing<'_> {
                     waited = true;
                 }
                 Leg::Kernel(k) if k.handovers > 0 && !first => {
-                    gpu += k.handovers as f64 * self.m.costs.handoff_s.value + k.body_s;
-                    triggered = k.triggers;
+                    let seconds = k.handovers as f64 * self.m.costs.handoff_s.value + k.body_s;
+                    gpu += seconds;
+                    free_s += self.free_s(k, seconds);
                 }
                 Leg::Kernel(k) if way == Way::Graph => {
                     let (node, early) = match first {
                         true => (self.ways.graph_node_s.value, 0.0),
-                        false => self.node_s(k, triggered),
+                        false => self.node_s(k, triggered, free_s),
                     };
-                    triggered = k.triggers;
+                    (triggered, free_s) = (k.triggers, 0.0);
                     if first {
                         // Of a graph's whole time what its end takes is counted there.
                         let begin = self.ways.graph_s.value - node - self.end_s();

@@ -265,3 +265,53 @@ fn large_values_cross_the_link_while_the_host_brings_more_of_them() {
     let want = 2.0 * (cross(999e3) + bring(999e3));
     assert!((few / want - 1.0).abs() < 2e-2, "{few} {want}");
 }
+
+/// Behind a launch that lets the next one begin, constants are also copied beside the steps that are part of the launch, on
+/// the multiprocessors that have none of their tasks.
+#[test]
+fn constants_are_copied_beside_the_steps_of_the_launch_before() {
+    let m = Machine::load("h100").unwrap();
+    let kernel = KernelSpan {
+        body_s: 10e-6,
+        tasks: 132,
+        threads: 256,
+        held: 1,
+        read: 132.0 * 200e3,
+        ahead: 150e3,
+        triggers: true,
+        ..KernelSpan::default()
+    };
+    let seconds = |tasks: u64, ahead: f64, triggers: bool| {
+        let step = KernelSpan {
+            body_s: 2e-6,
+            tasks,
+            threads: 256,
+            handovers: 1,
+            ..KernelSpan::default()
+        };
+        let launch = KernelSpan {
+            ahead,
+            triggers,
+            ..kernel
+        };
+        let r = RequestSteps {
+            legs: vec![Leg::Kernel(launch), Leg::Kernel(step), Leg::Kernel(launch)],
+            may_stay: true,
+            ..RequestSteps::default()
+        };
+        m.request(&r, Way::Graph).unwrap().seconds
+    };
+    let hidden = |tasks| seconds(tasks, 0.0, true) - seconds(tasks, kernel.ahead, true);
+    let none = seconds(1, 0.0, false) - seconds(1, kernel.ahead, false);
+    assert!(
+        hidden(1) > hidden(66) && hidden(66) > hidden(132),
+        "{} {} {}",
+        hidden(1),
+        hidden(66),
+        hidden(132)
+    );
+    // All multiprocessors are busy until the launch is over.
+    let over = m.way_costs().unwrap().graph_dependent_s.value;
+    assert!((hidden(132) - over).abs() < 1e-12);
+    assert!(none < over, "{none}");
+}

@@ -68,9 +68,17 @@ impl BlockBuilder<'_> {
         }
         for i in 1..self.block.steps.len() {
             if self.lets_begin(i) {
-                change(&mut self.block.steps[i - 1], |g| g.triggers = true);
+                let first = self.launch_of(i - 1);
+                change(&mut self.block.steps[first], |g| g.triggers = true);
             }
         }
+    }
+
+    /// The first step of the launch that step `i` is part of. It lets the next launch begin: the steps behind it keep few
+    /// multiprocessors busy.
+    fn launch_of(&self, i: usize) -> usize {
+        let mut up = (0..=i).rev();
+        up.find(|&i| !self.block.steps[i].joined).unwrap_or(i)
     }
 
     /// Whether kernels of step `i`'s device wait for those before them by themselves.
@@ -80,7 +88,7 @@ impl BlockBuilder<'_> {
         target.kind == TargetKind::Ptx && gpu.is_some_and(|g| g.dependents)
     }
 
-    /// Whether the step before step `i` lets it begin early: it has constants to copy, and its CTAs find the same room as if
+    /// Whether the launch before step `i` lets it begin early: it has constants to copy, and its CTAs find the same room as if
     /// they came when those before are over. CTAs that come while others run go where these are not, several to a
     /// multiprocessor, and stay there: requests of vit and unet took 13 and 48 % longer on an H200 (27 November 2026) with
     /// all kernels launched like that.
@@ -90,14 +98,13 @@ impl BlockBuilder<'_> {
             let g = mapping(s);
             !self.block.is_transfer(s) && g.is_some_and(|g| g.code.is_none())
         };
-        let walks = mapping(before).is_some_and(|g| g.walkers > 0);
+        let first = &self.block.steps[self.launch_of(i - 1)];
+        let walks = mapping(first).is_some_and(|g| g.walkers > 0);
         let there = before.device == step.device && own(before) && own(step);
         // What is part of the launch before comes with it.
         if !there || step.joined || walks || !self.waits(i) || ahead(step) == 0.0 {
             return false;
         }
-        let mut launch = self.block.steps[..i].iter().rev();
-        let first = launch.find(|s| !s.joined).unwrap_or(before);
         let all = self.ctxs[step.device as usize].workers as u64;
         let held = |s: &Step| s.cost_work.warps.as_ref().map_or(0, |w| w.resident);
         let ctas = |s: &Step| {

@@ -328,7 +328,14 @@ impl Planner {
         let fewer = match self.options.placement {
             Placement::Last => {
                 let known = |items: &[Item]| !missing(program, items, dims);
-                recomputed::recomputed(program, &ctxs, prior, known, (&mut memo, &mut whys))
+                recomputed::recomputed(
+                    program,
+                    &states,
+                    &ctxs,
+                    prior,
+                    known,
+                    (&mut memo, &mut whys),
+                )
             }
             // Those are placed one by one.
             _ => None,

@@ -8,6 +8,7 @@ use super::prior::Prior;
 use super::recency::Recency;
 use super::schedule::{Asked, Memo};
 use crate::merge::{ItemMerge, Joinable, LESS, Paired, join, joinings};
+use crate::state::StateValue;
 use kernel::Kernel;
 use layout::Arrange;
 use machine::units;
@@ -31,17 +32,18 @@ struct Gain {
     kind: Vec<ItemMerge>,
 }
 
-/// The program with such steps on the last device, `None` where there are none: of programs with state, whose places
-/// rely on their kernels, there are none. `known` says whether all sizes of items are.
+/// The program with such steps on the last device, `None` where there are none; `states` lie in place. `known` says
+/// whether all sizes of items are.
 pub(super) fn recomputed(
     program: &Program,
+    states: &[StateValue],
     ctxs: &[Ctx],
     prior: &Prior,
     known: impl Fn(&[Item]) -> bool,
     (memo, whys): (&mut Memo, &mut Vec<Why>),
 ) -> Option<Program> {
     let &ctx = ctxs.last()?;
-    if !joins(ctx) || ctx.sweep.is_some() || !program.states.is_empty() {
+    if !joins(ctx) || ctx.sweep.is_some() {
         return None;
     }
     // What is known only while a request runs is planned for then.
@@ -51,7 +53,13 @@ pub(super) fn recomputed(
         None => Joinable::All,
     };
     let mut pairs = joinings(program, which);
-    pairs.retain(|j| known(&program.segments[j.at.0]));
+    // No step reads the past while it writes the present.
+    let overwrites = |item: &Item| {
+        let (reads, writes) = (item.reads(), item.writes());
+        let both = |s: &StateValue| reads.contains(&s.past) && writes.contains(&s.present);
+        states.iter().any(both)
+    };
+    pairs.retain(|j| known(&program.segments[j.at.0]) && !overwrites(&j.item));
     if pairs.is_empty() {
         return None;
     }

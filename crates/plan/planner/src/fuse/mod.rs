@@ -296,10 +296,7 @@ impl Fuser<'_> {
         let constant = |v: &ValueId| gathered::constant(graph, *v, 0);
         let reads = self.outside_reads(g);
         // What reads nothing, such as positions, is as cheap to make where it is used.
-        if !reads.is_empty()
-            && reads.iter().all(constant)
-            && !node.inputs.iter().all(constant)
-        {
+        if !reads.is_empty() && reads.iter().all(constant) && !node.inputs.iter().all(constant) {
             return Err(Some(
                 "the kernel's result is a constant, which is made when the model is loaded".into(),
             ));
