@@ -20,6 +20,7 @@ mod labels;
 mod maps;
 mod moves;
 mod pads;
+mod parts;
 mod pattern;
 mod recurrent;
 mod resample;

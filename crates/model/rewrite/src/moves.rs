@@ -86,7 +86,7 @@ fn piece(e: &Edit, v: ValueId, axis: usize) -> Option<(ValueId, Piece)> {
 }
 
 /// Whether a program of one element gives one and says the same wherever the element stands.
-fn pure(p: &Expr) -> bool {
+pub(crate) fn pure(p: &Expr) -> bool {
     let same = |i: &Inst| !matches!(i, Inst::Index { .. });
     p.insts.len() <= PROGRAM && p.insts.iter().all(same) && p.outputs.len() == 1
 }

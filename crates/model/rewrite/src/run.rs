@@ -3,7 +3,7 @@
 use crate::edit::tidy;
 use crate::{
     Change, Error, Fuel, Rewritten, attention, cse, dead, empty, fold, hoist, integer, labels,
-    maps, moves, pads, recurrent, resample, shapes, shared, stages, views,
+    maps, moves, pads, parts, recurrent, resample, shapes, shared, stages, views,
 };
 use graph::{Graph, Op};
 use std::sync::Arc;
@@ -69,6 +69,12 @@ pub const PASSES: &[Pass] = &[
         name: "moves",
         run: moves::run,
         needs: &["merged views", "no dead code"],
+        establishes: &[],
+    },
+    Pass {
+        name: "parts",
+        run: parts::run,
+        needs: &["merged views"],
         establishes: &[],
     },
     Pass {

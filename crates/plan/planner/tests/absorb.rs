@@ -81,3 +81,25 @@ output %y
     assert_eq!(kernels(&of(1)), ["Row 3"]);
     assert_eq!(kernels(&of(4)), ["Row 3"]);
 }
+
+/// Both halves of a rotation read the same values, and are written by one kernel.
+#[test]
+fn maps_of_the_same_values_are_one_kernel() {
+    let text = |shape: &str| {
+        format!(
+            "graph turned
+input %x: f32[4, 64]
+input %c: f32[32]
+input %s: f32[32]
+%p: f32[4, 32] = slice starts=[0, 0] steps=[1, 1] extents=[4, 32] %x
+%q: f32[4, 32] = slice starts=[0, 32] steps=[1, 1] extents=[4, 32] %x
+%a: f32[4, 32] = map {{%0 = input 0 f32; %1 = input 1 f32; %2 = input 2 f32; %3 = input 3 f32; %4 = mul %0 %2; %5 = mul %1 %3; %6 = sub %4 %5; out %6}} %p, %q, %c, %s
+%b: f32[4, 32] = map {{%0 = input 0 f32; %1 = input 1 f32; %2 = input 2 f32; %3 = input 3 f32; %4 = mul %0 %3; %5 = mul %1 %2; %6 = add %4 %5; out %6}} %p, %q, %c, %s
+{shape}"
+        )
+    };
+    let halves = text("%y: f32[4, 64] = concat axis=1 %a, %b\noutput %y\n");
+    assert_eq!(kernels(&halves), ["Map 6"]);
+    let two = text("output %a, %b\n");
+    assert_eq!(kernels(&two), ["Map 6"]);
+}

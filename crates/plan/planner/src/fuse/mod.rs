@@ -56,6 +56,7 @@ pub(crate) fn groups(graph: &Graph, whys: &mut Vec<Why>, savings: &mut Vec<Savin
         groups: Vec::new(),
         order: order::Order::default(),
         reducers: BTreeMap::new(),
+        mappers: BTreeMap::new(),
         outputs: graph.outputs.iter().copied().inserted(),
         readers: graph.readers(),
         sizes: graph.sizes_from(),
@@ -69,6 +70,14 @@ pub(crate) fn groups(graph: &Graph, whys: &mut Vec<Why>, savings: &mut Vec<Savin
     f.ordered()
 }
 
+/// The values that a node reads, each once.
+fn read_by(node: &Node) -> Vec<ValueId> {
+    let mut all = node.inputs.clone();
+    all.arrange();
+    all.dedup();
+    all
+}
+
 struct Fuser<'a> {
     graph: &'a Graph,
     of_node: Vec<Option<usize>>,
@@ -76,6 +85,8 @@ struct Fuser<'a> {
     order: order::Order,
     /// Groups of rows that reduce a value over given axes, by that, those that may still grow.
     reducers: BTreeMap<(ValueId, Vec<usize>), Vec<usize>>,
+    /// Groups of maps by the values that one of their nodes reads, the latest of each.
+    mappers: BTreeMap<Vec<ValueId>, usize>,
     outputs: BTreeSet<ValueId>,
     readers: Vec<Vec<NodeId>>,
     /// For every node the values whose sizes it works with though only data gives them.
@@ -122,14 +133,18 @@ impl Fuser<'_> {
             // The latest group first: it is the one whose result is still near.
             for g in self.sources(n).into_iter().rev() {
                 match self.try_join(n, g) {
-                    Ok(()) => return self.note_fusion(n, g),
+                    Ok(()) => {
+                        let how = "it uses the other's result tile by tile, before the tile leaves the cache or registers";
+                        return self.note_fusion((n, g), how, self.saved(n, g));
+                    }
                     Err(Some(reason)) => self.refuse(n, g, reason),
                     Err(None) => {}
                 }
             }
         }
         if let Some(g) = self.beside(n) {
-            return self.note_fusion(n, g);
+            let how = "it reads the same values, which are loaded once for both";
+            return self.note_fusion((n, g), how, self.read_once(n));
         }
         let shape = |v: ValueId| self.graph.value(v).shape.clone();
         let (anchor, full, reduced) = match &node.op {
@@ -167,6 +182,9 @@ impl Fuser<'_> {
         self.of_node[n.0 as usize] = Some(g);
         self.groups.push(group);
         self.reduces(n, g);
+        if anchor == Anchor::Map {
+            self.mappers.insert(read_by(self.graph.node(n)), g);
+        }
     }
 
     fn name(&self, n: NodeId) -> String {
@@ -199,22 +217,32 @@ impl Fuser<'_> {
         }
     }
 
-    /// `n` has joined group `g`.
-    fn note_fusion(&mut self, n: NodeId, g: usize) {
+    /// Bytes that `n` need not read because what it is in one kernel with reads them too.
+    fn read_once(&self, n: NodeId) -> Dim {
+        let each = read_by(self.graph.node(n)).into_iter().map(|v| {
+            let value = self.graph.value(v);
+            let bits = Dim::product(&value.shape) * Dim::Known(value.dtype.bits().into());
+            bits.floor_div(&Dim::Known(8))
+        });
+        each.fold(Dim::ZERO, |sum, bytes| sum + bytes)
+    }
+
+    /// `n` has joined group `g`, which saves `bytes`.
+    fn note_fusion(&mut self, (n, g): (NodeId, usize), how: &str, bytes: Dim) {
         let choice = self.fused_with(n, g);
         let node = self.name(n);
         self.savings.push(Saving {
             node: node.clone(),
             choice: choice.clone(),
             fused: true,
-            bytes: self.saved(n, g),
+            bytes,
         });
         self.whys.push(Why {
             pass: "fuse".into(),
             subject: node,
             choice,
             alternatives: vec![],
-            reason: "it uses the other's result tile by tile, before the tile leaves the cache or registers".into(),
+            reason: how.into(),
         });
     }
 
@@ -237,15 +265,51 @@ impl Fuser<'_> {
         });
     }
 
-    /// Puts a reduction beside another one of the same rows, whose tile it shares. Nothing that is in a group
-    /// yet reads it, so that no path leads from it to what that group reads.
+    /// Puts a node beside another one that reads the same: a reduction of the same rows, whose tile it shares, or a map.
+    /// Nothing that is in a group yet reads it, so that no path leads from it to what that group reads.
     fn beside(&mut self, n: NodeId) -> Option<usize> {
         let node = self.graph.node(n);
-        let (Op::Reduce { axes, keep, .. }, &[x]) = (&node.op, node.inputs.as_slice()) else {
+        match (&node.op, node.inputs.as_slice()) {
+            (Op::Map(_), _) => self.beside_map(n),
+            (Op::Reduce { axes, keep, .. }, &[x]) => self.beside_reduction(n, x, axes, *keep),
+            _ => None,
+        }
+    }
+
+    /// Puts a map beside another one of the same values and shape, which are loaded once for both.
+    fn beside_map(&mut self, n: NodeId) -> Option<usize> {
+        let node = self.graph.node(n);
+        let &g = self.mappers.get(&read_by(node))?;
+        let full = &self.graph.value(node.outputs[0]).shape;
+        let sources = self.sources(n);
+        let group = &self.groups[g];
+        let fits = group.anchor == Anchor::Map
+            && group.full == *full
+            && group.nodes.len() < MAX_NODES
+            && sources.iter().all(|&s| self.order.may_follow(g, s));
+        if !fits {
             return None;
-        };
+        }
+        sources.iter().for_each(|&s| self.order.add(g, s));
+        let m = space::identity(full);
+        let group = &mut self.groups[g];
+        for &o in &node.outputs {
+            group.mapping.insert(o, m.clone());
+        }
+        group.nodes.push(n);
+        self.of_node[n.0 as usize] = Some(g);
+        Some(g)
+    }
+
+    fn beside_reduction(
+        &mut self,
+        n: NodeId,
+        x: ValueId,
+        axes: &[usize],
+        keep: bool,
+    ) -> Option<usize> {
         let full = &self.graph.value(x).shape;
-        let key = (x, axes.clone());
+        let key = (x, axes.to_vec());
         // The latest that has room. A group has the dimensions of what it reads from outside in their order.
         let g = loop {
             let &g = self.reducers.get(&key)?.last()?;
@@ -257,7 +321,8 @@ impl Fuser<'_> {
             // Nor will it ever.
             self.reducers.get_mut(&key)?.pop();
         };
-        let m = space::reduced_mapping(full.len(), axes, *keep);
+        let m = space::reduced_mapping(full.len(), axes, keep);
+        let node = self.graph.node(n);
         let group = &mut self.groups[g];
         for &o in &node.outputs {
             group.mapping.insert(o, m.clone());

@@ -14,9 +14,10 @@ pub(crate) struct KernelBuilder {
 }
 
 impl KernelBuilder {
-    /// Program values of the operands so far.
-    pub fn values(&self) -> &[ValueIx] {
-        &self.args
+    /// Program values of the operands so far, with what the kernel does to them.
+    pub fn values(&self) -> Vec<(ValueIx, Role)> {
+        let roles = self.kernel.operands.iter().map(|o| o.role);
+        self.args.iter().copied().zip(roles).collect()
     }
 
     pub fn new(name: &str, family: Family) -> KernelBuilder {

@@ -6,6 +6,7 @@ use super::{Lowering, row_major};
 use crate::fuse::{Anchor, Group};
 use crate::located::Located;
 use graph::{Graph, NodeId, Op, SymbolSource, ValueId, ValueSource, View};
+use kernel::Role;
 use layout::{Dim, Inserted, Layout, Sym, Symbols};
 use plan::ValueIx;
 use std::collections::{BTreeMap, BTreeSet};
@@ -173,12 +174,13 @@ impl Inputs {
 
 impl Lowering<'_> {
     /// The place of `v` in what it is joined to, when that has its memory in the same `order`. `touched`:
-    /// program values that the writing kernel reads or writes already; it touches each but once.
+    /// program values that the writing kernel reads or writes already. It reads none that it writes, and writes several
+    /// pieces of one where sizes are known, so that a plan's proof finds them apart.
     pub(crate) fn join(
         &mut self,
         v: ValueId,
         order: &[usize],
-        touched: &[ValueIx],
+        touched: &[(ValueIx, Role)],
     ) -> Option<Located> {
         // Concatenations may be joined to others in turn: the outermost has its memory first.
         let (mut placed, mut home) = (vec![], self.homeless(v, order));
@@ -233,7 +235,12 @@ impl Lowering<'_> {
     }
 
     /// The part of its concatenation's memory that `v` has.
-    fn part(&mut self, v: ValueId, order: &[usize], touched: &[ValueIx]) -> Option<Located> {
+    fn part(
+        &mut self,
+        v: ValueId,
+        order: &[usize],
+        touched: &[(ValueIx, Role)],
+    ) -> Option<Located> {
         let (n, input) = *self.concats.home.get(&v)?;
         let node = self.graph.node(n);
         let Op::Concat { axis } = node.op else {
@@ -246,10 +253,14 @@ impl Lowering<'_> {
             let is = |d: &&usize| !self.shape(out)[**d].is_one();
             order.iter().filter(is).copied().collect()
         };
-        if touched.contains(&whole.ix) || input == v && long(&place.order) != long(order) {
+        let at = place.starts.get(&input)?;
+        let piece = &self.shape(input)[axis..];
+        let known = |d: &Dim| d.known().is_some();
+        let sized = known(at) && piece.iter().all(known);
+        let clashes = |t: &(ValueIx, Role)| t.0 == whole.ix && (t.1 == Role::Read || !sized);
+        if touched.iter().any(clashes) || input == v && long(&place.order) != long(order) {
             return None;
         }
-        let at = place.starts.get(&input)?;
         let piece = whole.layout.slice(axis, at, 1, &self.shape(input)[axis])?;
         let layout = self.unviewed(piece, input, v)?;
         let along = order.iter().rev().find(|d| !self.shape(v)[**d].is_one());

@@ -239,7 +239,7 @@ impl Lowering<'_> {
                     let name = format!("{}.channels", self.name(v));
                     self.new_value(&name, self.dtype(v), &shape, &order)
                 }
-                None => match self.join(v, &order, body.builder.values()) {
+                None => match self.join(v, &order, &body.builder.values()) {
                     Some(place) => place,
                     None => self.new_value(self.name(v), self.dtype(v), &shape, &order),
                 },
