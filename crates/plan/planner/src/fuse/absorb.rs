@@ -1,5 +1,6 @@
-//! Element-wise groups that one other group alone reads become a part of it: the branches of a sum, say, of which the
-//! rule that looks at nodes one by one lets the sum join only the last.
+//! Element-wise nodes that one other group alone reads become a part of it: groups, such as the branches of a sum, of
+//! which the rule that looks at nodes one by one lets the sum join only the last, and the last nodes of groups that
+//! would pass less through memory without them, such as the squares that a norm sums behind a product.
 use super::{Anchor, Fuser, Group, MAX_NODES, MAX_READS, gathered, space};
 use graph::{NodeId, Op, ValueId};
 use plan::Why;
@@ -12,6 +13,88 @@ impl Fuser<'_> {
                 self.put_into(s, g, at);
             }
         }
+    }
+
+    /// Gives the last nodes of groups to their readers where less goes through memory then, the last nodes first.
+    pub(super) fn give_away(&mut self) {
+        for n in (0..self.graph.nodes.len()).rev().map(|n| NodeId(n as u32)) {
+            if let Some((from, to)) = self.taken_by(n) {
+                self.move_to(n, from, to);
+            }
+        }
+    }
+
+    /// The group that node `n` is in, and the only one that reads it, if that is better off with it: what it would read
+    /// from memory instead is there already, or has fewer bits.
+    fn taken_by(&self, n: NodeId) -> Option<(usize, usize)> {
+        let from = self.of_node[n.0 as usize]?;
+        let node = self.graph.node(n);
+        let &[out] = node.outputs.as_slice() else {
+            return None;
+        };
+        let group = &self.groups[from];
+        let behind = matches!(group.anchor, Anchor::Node(_) | Anchor::Row);
+        if !behind || !self.reads_by_element(group, n) || self.outputs.contains(&out) {
+            return None;
+        }
+        let readers = &self.readers[out.0 as usize];
+        let to = self.of_node[readers.first()?.0 as usize]?;
+        let reader = &self.groups[to];
+        let fits = to != from
+            && !matches!(reader.anchor, Anchor::Alone(_))
+            && reader.full == group.full
+            && readers
+                .iter()
+                .all(|r| self.of_node[r.0 as usize] == Some(to))
+            && reader.nodes.len() < MAX_NODES
+            && self.outside_reads(to).len() + node.inputs.len() <= MAX_READS;
+        if !fits {
+            return None;
+        }
+        let bits = |v: ValueId| self.graph.value(v).dtype.bits();
+        let mut more = 0;
+        for &v in node.inputs.iter().filter(|v| !self.in_memory(from, **v)) {
+            let whole = self.graph.value(v).shape == group.full;
+            let viewed = self
+                .producer(v)
+                .is_none_or(|p| matches!(self.graph.node(p).op, Op::View(_)));
+            if !whole || viewed {
+                return None;
+            }
+            more += bits(v);
+        }
+        (more < bits(out)).then_some((from, to))
+    }
+
+    /// Whether value `v`, which a node of group `g` reads, is in memory anyway: others make it, or read it too.
+    fn in_memory(&self, g: usize, v: ValueId) -> bool {
+        let elsewhere = |r: &NodeId| self.of_node[r.0 as usize].is_some_and(|of| of != g);
+        !self.groups[g].mapping.contains_key(&v)
+            || self.outputs.contains(&v)
+            || self.readers[v.0 as usize].iter().any(elsewhere)
+    }
+
+    fn move_to(&mut self, n: NodeId, from: usize, to: usize) {
+        let out = self.graph.node(n).outputs[0];
+        self.groups[from].nodes.retain(|m| *m != n);
+        let mapping = self.groups[from].mapping.remove(&out);
+        // What it reads comes before the group that it was in, which comes before its reader.
+        for s in self.sources(n).into_iter().filter(|s| *s != to) {
+            self.order.add(to, s);
+        }
+        self.of_node[n.0 as usize] = Some(to);
+        let group = &mut self.groups[to];
+        group.nodes.insert(0, n);
+        group.mapping.extend(mapping.map(|m| (out, m)));
+        self.whys.push(Why {
+            pass: "fuse".into(),
+            subject: self.name(n),
+            choice: self.fused_with(n, to),
+            alternatives: vec![],
+            reason:
+                "nothing else reads it, and what it reads is in memory anyway or has fewer bits"
+                    .into(),
+        });
     }
 
     /// The group that can take group `s`, and the place among its nodes of the first that reads it.

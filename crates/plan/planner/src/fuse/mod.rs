@@ -67,6 +67,7 @@ pub(crate) fn groups(graph: &Graph, whys: &mut Vec<Why>, savings: &mut Vec<Savin
         f.add(NodeId(n as u32));
     }
     f.absorb();
+    f.give_away();
     f.ordered()
 }
 
