@@ -116,16 +116,9 @@ pub(crate) fn choose(
         return Err(unfit(list.swap_remove(0)));
     }
     let may = gpu && !facts.whole;
-    // Parts are those of the kernel that reads its factors as the best candidate does.
     let first = &list[best[0].1];
-    let kernel = others.read_by(first).unwrap_or(kernel);
-    let split = may.then(|| split::best(ctx, kernel, best[0].0, best[0].2.tasks));
-    if let Some(found) = split.flatten() {
-        // A product is cut that reads its factors as they are.
-        let packed = match gpu::has_parts(first) {
-            true => relaid,
-            false => first.packed.clone(),
-        };
+    let cut = may.then(|| others.cut(ctx, (kernel, relaid), (first, &best[0])));
+    if let Some((kernel, packed, found)) = cut.flatten() {
         return Ok(in_parts(kernel, found, (first, &best[0].3), packed, whys));
     }
     if gpu && ctx.pack && ctx.sweep.is_none() {
@@ -197,13 +190,40 @@ impl Readings {
         }
     }
 
-    /// The kernel that reads its factors as a candidate does, where that is cut in parts as it is.
-    fn read_by(&self, c: &Candidate) -> Option<&Kernel> {
-        match (&self.deep, &self.widening) {
-            (Some((kernel, _)), _) if gpu::lies_along_depth(c) => Some(kernel),
-            (_, Some(((kernel, _), _))) if gpu::widens(c) => Some(kernel),
-            _ => None,
+    /// The best way to cut a kernel in parts, with the kernel that is cut and the copies that it reads, where that is
+    /// better than `first`: one that reads its factors as that does, or, of few rows, along what is summed.
+    fn cut<'k>(
+        &'k self,
+        ctx: Ctx,
+        (kernel, relaid): (&'k Kernel, Vec<(OperandId, Packed)>),
+        (first, best): (&Candidate, &Rank),
+    ) -> Option<(&'k Kernel, Vec<(OperandId, Packed)>, split::Found)> {
+        let deep = gpu::lies_along_depth(first);
+        let own = match (&self.deep, &self.widening) {
+            (Some((kernel, _)), _) if deep => kernel,
+            (_, Some(((kernel, _), _))) if gpu::widens(first) => kernel,
+            _ => kernel,
+        };
+        // A product is cut that reads its factors as they are.
+        let packed = match gpu::has_parts(first) {
+            true => relaid,
+            false => first.packed.clone(),
+        };
+        let mut ways = vec![(own, packed)];
+        if let Some((kernel, copies)) = &self.deep
+            && !deep
+            && gpu_flat::few_rows(&Space::new(ctx, kernel))
+        {
+            ways.push((kernel, copies.clone()));
         }
+        let mut found: Option<(&Kernel, Vec<(OperandId, Packed)>, split::Found)> = None;
+        for (kernel, packed) in ways {
+            let limit = found.as_ref().map_or(best.0, |f| f.2.rank);
+            if let Some(f) = split::best(ctx, kernel, limit, best.2.tasks) {
+                found = Some((kernel, packed, f));
+            }
+        }
+        found
     }
 }
 
