@@ -123,3 +123,17 @@ output %y, %b
     // The product has x, w, r and the sum; the norm reads the sum and writes what it gives.
     assert_eq!(kernels(text), ["Contract 4", "Row 2"]);
 }
+
+/// A product reads its factors whole, so that what makes one stays where it is.
+#[test]
+fn factors_of_a_product_stay_where_they_are_made() {
+    let text = "graph square
+input %x: f32[8, 8]
+%a: f32[8, 8] = contract mk,kn->mn %x, %x
+%b: f32[8, 8] = map {%0 = input 0 f32; %1 = exp %0; out %1} %a
+%c: f32[8, 8] = map {%0 = input 0 f32; %1 = abs %0; out %1} %b
+%y: f32[8, 8] = contract mk,kn->mn %b, %c
+output %y, %b
+";
+    assert_eq!(kernels(text), ["Contract 4", "Contract 3"]);
+}

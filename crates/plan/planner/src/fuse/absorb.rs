@@ -40,12 +40,13 @@ impl Fuser<'_> {
         let readers = &self.readers[out.0 as usize];
         let to = self.of_node[readers.first()?.0 as usize]?;
         let reader = &self.groups[to];
+        let by_element = |r: &NodeId| {
+            let summed = matches!(self.graph.node(*r).op, Op::Reduce { .. });
+            self.of_node[r.0 as usize] == Some(to) && (summed || self.reads_by_element(reader, *r))
+        };
         let fits = to != from
-            && !matches!(reader.anchor, Anchor::Alone(_))
             && reader.full == group.full
-            && readers
-                .iter()
-                .all(|r| self.of_node[r.0 as usize] == Some(to))
+            && readers.iter().all(by_element)
             && reader.nodes.len() < MAX_NODES
             && self.outside_reads(to).len() + node.inputs.len() <= MAX_READS;
         if !fits {
