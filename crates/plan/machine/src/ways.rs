@@ -104,9 +104,9 @@ pub struct KernelSpan {
     pub alone: f64,
     /// Cycles that the CTAs which a multiprocessor holds take when their warps go in step.
     pub in_step: f64,
-    /// Where steps are launched it is part of the launch before it, as which it takes so many hand-overs; 0 with a
+    /// Where steps are launched it is part of the launch before it, as which it takes so many hand-overs; `None` with a
     /// launch of its own.
-    pub handovers: u64,
+    pub handovers: Option<u64>,
     /// Bytes that it reads, each once.
     #[serde(default)]
     pub read: f64,
@@ -130,7 +130,7 @@ impl KernelSpan {
             warps: warps.map_or(0, |w| w.per_task),
             alone: warps.map_or(0.0, |w| w.alone),
             in_step: warps.map_or(0.0, |w| w.in_step),
-            handovers: 0,
+            handovers: None,
             read: work.unique_read,
             ahead: 0.0,
             triggers: false,
@@ -328,8 +328,13 @@ impl Pricing<'_> {
                     first = true;
                     waited = true;
                 }
-                Leg::Kernel(k) if k.handovers > 0 && !first => {
-                    let seconds = k.handovers as f64 * self.m.costs.handoff_s.value + k.body_s;
+                Leg::Kernel(
+                    k @ KernelSpan {
+                        handovers: Some(times),
+                        ..
+                    },
+                ) if !first => {
+                    let seconds = *times as f64 * self.m.costs.handoff_s.value + k.body_s;
                     gpu += seconds;
                     free_s += self.free_s(k, seconds);
                 }

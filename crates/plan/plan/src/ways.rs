@@ -16,10 +16,7 @@ fn span(step: &Step, own: u32) -> Option<KernelSpan> {
     };
     match (&schedule.mapping, step.device == own) {
         (Mapping::Gpu(g), true) => Some(KernelSpan {
-            handovers: match step.joined {
-                true => step.cost_work.handoffs,
-                false => 0,
-            },
+            handovers: step.joined.then_some(step.cost_work.handoffs),
             ahead: match step.joined {
                 true => 0.0,
                 false => work::bytes_ahead(kernel, schedule),

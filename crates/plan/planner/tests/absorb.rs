@@ -108,20 +108,26 @@ input %s: f32[32]
 /// product that makes it.
 #[test]
 fn squares_are_made_where_they_are_summed() {
-    let text = "graph behind
-input %x: bf16[4, 64]
-input %r: bf16[4, 64]
+    let text = |rows: usize| {
+        format!(
+            "graph behind
+input %x: bf16[{rows}, 64]
+input %r: bf16[{rows}, 64]
 weight %w: bf16[64, 64] @0
-%a: bf16[4, 64] = contract mk,kn->mn %x, %w
-%b: bf16[4, 64] = map {%0 = input 0 bf16; %1 = input 1 bf16; %2 = add %0 %1; out %2} %a, %r
-%c: f32[4, 64] = map {%0 = input 0 bf16; %1 = cast %0 f32; out %1} %b
-%s: f32[4, 64] = map {%0 = input 0 f32; %1 = mul %0 %0; out %1} %c
-%v: f32[4, 1] = reduce axes=[1] keep=true monoid sum { identity: %0 = const 0.0 f32; out %0 } { lift: %0 = input 0 f32; out %0 } { combine: %0 = input 0 f32; %1 = input 1 f32; %2 = add %0 %1; out %2 } { finish: %0 = input 0 f32; out %0 } %s
-%y: f32[4, 64] = map {%0 = input 0 f32; %1 = input 1 f32; %2 = mul %0 %1; out %2} %c, %v
+%a: bf16[{rows}, 64] = contract mk,kn->mn %x, %w
+%b: bf16[{rows}, 64] = map {{%0 = input 0 bf16; %1 = input 1 bf16; %2 = add %0 %1; out %2}} %a, %r
+%c: f32[{rows}, 64] = map {{%0 = input 0 bf16; %1 = cast %0 f32; out %1}} %b
+%s: f32[{rows}, 64] = map {{%0 = input 0 f32; %1 = mul %0 %0; out %1}} %c
+%v: f32[{rows}, 1] = reduce axes=[1] keep=true monoid sum {{ identity: %0 = const 0.0 f32; out %0 }} {{ lift: %0 = input 0 f32; out %0 }} {{ combine: %0 = input 0 f32; %1 = input 1 f32; %2 = add %0 %1; out %2 }} {{ finish: %0 = input 0 f32; out %0 }} %s
+%y: f32[{rows}, 64] = map {{%0 = input 0 f32; %1 = input 1 f32; %2 = mul %0 %1; out %2}} %c, %v
 output %y, %b
-";
+"
+        )
+    };
     // The product has x, w, r and the sum; the norm reads the sum and writes what it gives.
-    assert_eq!(kernels(text), ["Contract 4", "Row 2"]);
+    for rows in [1, 4] {
+        assert_eq!(kernels(&text(rows)), ["Contract 4", "Row 2"], "{rows} rows");
+    }
 }
 
 /// A product reads its factors whole, so that what makes one stays where it is.

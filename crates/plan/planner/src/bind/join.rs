@@ -10,10 +10,16 @@ use machine::units;
 use plan::{Alternative, BufferId, Step, StepWork, Why};
 use std::collections::BTreeMap;
 
-/// Schedule and work of a kernel.
+/// A step that is a kernel.
 fn printed(s: &Step) -> Option<Part<'_>> {
     match &s.work {
-        StepWork::Kernel { schedule, .. } => Some((schedule, &s.cost_work)),
+        StepWork::Kernel {
+            kernel, schedule, ..
+        } => Some(Part {
+            kernel,
+            schedule,
+            work: &s.cost_work,
+        }),
         StepWork::Host { .. } => None,
     }
 }
@@ -69,7 +75,14 @@ impl BlockBuilder<'_> {
         let name = before.name.clone();
         let parts: Option<Vec<Part>> = self.block.steps[launch..].iter().map(printed).collect();
         let parts = parts?;
-        let times = |c: &Choice| handovers(ctx, &parts, (&c.schedule, &c.work));
+        let times = |c: &Choice| {
+            let part = Part {
+                kernel: &c.kernel,
+                schedule: &c.schedule,
+                work: &c.work,
+            };
+            handovers(ctx, &parts, part)
+        };
         // A step of one task needs no other choice where it is part of the launch as it is.
         let several = own.parts.is_some() || own.work.tasks > 1;
         if !several && times(own).is_some() {
@@ -77,9 +90,10 @@ impl BlockBuilder<'_> {
             return None;
         }
         let was = own.parts.as_ref().map_or(own.cost.time_s, |p| p.seconds);
-        let limit = was + ctx.machine.joined_s(1);
+        let least = u64::from(before.cost_work.tasks > 1);
+        let limit = was + ctx.machine.joined_s(least);
         // As many threads as it likes, or no more than the launch has.
-        let widest = parts.iter().map(|p| threads(p.0)).max();
+        let widest = parts.iter().map(|p| threads(p.schedule)).max();
         let mut ways = [None, widest].into_iter();
         let (choice, what, seconds) = ways.find_map(|most| {
             let (choice, what) = self.memo.one_task(asked, limit, most)?;

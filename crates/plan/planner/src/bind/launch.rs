@@ -1,11 +1,23 @@
 //! What a launch of several steps takes less than one of each.
 
 use super::ctx::Ctx;
-use kernel::{GpuMapping, Mapping, Schedule, TargetKind};
+use kernel::{GpuMapping, Kernel, Mapping, Schedule, TargetKind, work};
 use machine::Work;
 
 /// A step of a launch.
-pub(crate) type Part<'a> = (&'a Schedule, &'a Work);
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'a> {
+    pub kernel: &'a Kernel,
+    pub schedule: &'a Schedule,
+    pub work: &'a Work,
+}
+
+impl Part<'_> {
+    /// Whether it has one task, whatever sizes it is for.
+    fn is_alone(&self) -> bool {
+        work::tasks(self.kernel, self.schedule).is_one()
+    }
+}
 
 /// Whether steps on a device may be part of the launch before them.
 pub(crate) fn joins(ctx: Ctx) -> bool {
@@ -14,7 +26,7 @@ pub(crate) fn joins(ctx: Ctx) -> bool {
 
 /// The hand-overs of a step `next` as part of the launch of the steps `launch`, behind the last of them, where it takes
 /// less so. CTAs of the launch have what any of its steps needs most of, which may not cost the first step a round, and
-/// each round of the step before hands over.
+/// each round of the step before hands over. From one task to one task nothing is: the CTA goes on.
 pub(crate) fn handovers(ctx: Ctx, launch: &[Part], next: Part) -> Option<u64> {
     let m = ctx.machine;
     let (first, before) = (launch.first()?, launch.last()?);
@@ -26,20 +38,23 @@ pub(crate) fn handovers(ctx: Ctx, launch: &[Part], next: Part) -> Option<u64> {
     let most = most.map_or(u64::MAX, |v| v.value);
     // Threads, registers and CTAs that a multiprocessor holds. Registers are as many as let so many CTAs in, at most.
     let (mut threads, mut registers, mut held) = (0, 0, u64::MAX);
-    for (s, w) in launch.iter().chain([&next]) {
+    for p in launch.iter().chain([&next]) {
         // Clusters have a launch for themselves.
-        let Mapping::Gpu(g @ GpuMapping { cluster: 1, .. }) = &s.mapping else {
+        let Mapping::Gpu(g @ GpuMapping { cluster: 1, .. }) = &p.schedule.mapping else {
             return None;
         };
-        let (own, resident) = (u64::from(g.threads), w.warps.as_ref()?.resident);
+        let (own, resident) = (u64::from(g.threads), p.work.warps.as_ref()?.resident);
         threads = threads.max(own);
         registers = registers.max((file / (own * resident).max(1)).min(most));
         held = held.min(resident);
     }
     let held = held.min(file / (threads * registers).max(1));
     let rounds = |tasks: u64, held: u64| tasks.div_ceil((ctx.workers as u64 * held).max(1));
-    let alone = first.1.warps.as_ref()?.resident;
-    let fits = held > 0 && rounds(first.1.tasks, held) <= rounds(first.1.tasks, alone);
-    let times = rounds(before.1.tasks, held);
+    let alone = first.work.warps.as_ref()?.resident;
+    let fits = held > 0 && rounds(first.work.tasks, held) <= rounds(first.work.tasks, alone);
+    let times = match before.is_alone() && next.is_alone() {
+        true => 0,
+        false => rounds(before.work.tasks, held),
+    };
     (fits && m.joined_s(times) > 0.0).then_some(times)
 }

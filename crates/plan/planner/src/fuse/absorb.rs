@@ -1,9 +1,16 @@
 //! Element-wise nodes that one other group alone reads become a part of it: groups, such as the branches of a sum, of
 //! which the rule that looks at nodes one by one lets the sum join only the last, and the last nodes of groups that
 //! would pass less through memory without them, such as the squares that a norm sums behind a product.
-use super::{Anchor, Fuser, Group, MAX_NODES, MAX_READS, gathered, space};
+use super::{Anchor, Fuser, Group, MAX_NODES, MAX_READS, Mapping, gathered};
 use graph::{NodeId, Op, ValueId};
+use layout::Dim;
 use plan::Why;
+
+/// Whether every dimension is itself, but for extents of 1, which are at one place anyway.
+fn own_place(m: &Mapping, full: &[Dim]) -> bool {
+    let own = |(d, e): (usize, &Dim)| e.is_one() || m.get(d) == Some(&Some(d));
+    m.len() == full.len() && full.iter().enumerate().all(own)
+}
 
 impl Fuser<'_> {
     /// Puts every such group into its reader, the last groups first.
@@ -115,7 +122,6 @@ impl Fuser<'_> {
         if !fits || self.outside_reads(s).iter().all(constant) {
             return None;
         }
-        let whole = space::identity(&group.full);
         let mut first = reader.nodes.len();
         for (&v, m) in &group.mapping {
             if self.outputs.contains(&v) {
@@ -125,7 +131,7 @@ impl Fuser<'_> {
                 .iter()
                 .filter(|r| !group.nodes.contains(r))
             {
-                if *m != whole || !self.reads_by_element(reader, *r) {
+                if !own_place(m, &group.full) || !self.reads_by_element(reader, *r) {
                     return None;
                 }
                 first = first.min(reader.nodes.iter().position(|n| n == r)?);
@@ -140,7 +146,10 @@ impl Fuser<'_> {
         let out = node.outputs[0];
         matches!(node.op, Op::Map(_))
             && self.graph.value(out).shape == group.full
-            && group.mapping.get(&out) == Some(&space::identity(&group.full))
+            && group
+                .mapping
+                .get(&out)
+                .is_some_and(|m| own_place(m, &group.full))
     }
 
     fn put_into(&mut self, s: usize, g: usize, at: usize) {

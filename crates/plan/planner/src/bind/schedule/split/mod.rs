@@ -12,7 +12,7 @@ use super::rank::{self, Search, ranked_of, sketched};
 use super::renumber::ordered;
 use super::{gpu, gpu_flat};
 use crate::bind::ctx::{Ctx, Space};
-use crate::bind::launch::handovers;
+use crate::bind::launch::{Part, handovers};
 use crate::bind::predict::idle_seconds;
 use kernel::{AxisId, AxisTile, Family, Kernel};
 use layout::Arrange;
@@ -120,11 +120,14 @@ fn same_tiles(space: &Space, first: &Half) -> Vec<Candidate> {
 
 /// Seconds that the second half takes less in the launch of the first.
 fn saved_as_one_launch(ctx: Ctx, first: &Half, second: &Half) -> Option<f64> {
-    let (one, two) = (
-        (&*first.schedule, &first.work),
-        (&*second.schedule, &second.work),
-    );
-    let times = handovers(ctx, &[one], two)?;
+    fn part(half: &Half) -> Part<'_> {
+        Part {
+            kernel: &half.kernel,
+            schedule: &half.schedule,
+            work: &half.work,
+        }
+    }
+    let times = handovers(ctx, &[part(first)], part(second))?;
     Some(ctx.machine.joined_s(times))
 }
 
