@@ -11,6 +11,7 @@ mod build;
 mod bytes;
 mod call;
 mod code;
+mod cluster;
 mod error;
 mod factors;
 mod fits;
@@ -35,6 +36,7 @@ pub mod work;
 pub use build::KernelBuilder;
 pub use bytes::whole_bytes;
 pub use call::{Called, Declared, Number, Template};
+pub use cluster::{Kept, KeptAxis, in_cluster};
 pub use code::Code;
 pub use error::KernelError;
 pub use factors::{NEAR_BF16, NEAR_TF32, PARTS_DEPTH, PARTS_SCALE};
@@ -46,7 +48,7 @@ pub use kernel::{
 };
 pub use recompute::recomputable;
 pub use schedule::{
-    CpuMapping, Factors, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Spread,
+    Combined, CpuMapping, Factors, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Spread,
     Swizzle, WARP_ROWS, ctas,
 };
 pub use seen::{Edge, Seen};

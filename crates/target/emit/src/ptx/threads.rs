@@ -564,6 +564,25 @@ impl<'a> Printer<'a> {
                 let at = self.shared_at(*array, *index);
                 self.read_run(&at, d, dst)
             }
+            Inst::LoadPart {
+                dst,
+                array,
+                rank,
+                index,
+                guard,
+            } => {
+                let d = self.p.shared[*array as usize].dtype;
+                let at = self.part_at(*array, *rank, (*index, *guard));
+                self.read_run(&at, d, dst)
+            }
+            Inst::ClusterArrive => {
+                self.line("barrier.cluster.arrive.release;");
+                Ok(())
+            }
+            Inst::ClusterWait => {
+                self.line("barrier.cluster.wait.acquire;");
+                Ok(())
+            }
             Inst::Store {
                 operand,
                 index,

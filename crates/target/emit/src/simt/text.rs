@@ -292,7 +292,21 @@ impl Program {
             | Inst::Bulk { .. }
             | Inst::Box { .. }
             | Inst::Freed => self.sided(i),
+            Inst::LoadPart {
+                dst,
+                array,
+                rank,
+                index,
+                guard,
+            } => format!(
+                "{} = shared {}[%{index}..] of CTA %{rank}{}",
+                values(dst),
+                self.array(*array),
+                guarded(*guard)
+            ),
             Inst::Barrier => "barrier".into(),
+            Inst::ClusterArrive => "arrive in the cluster".into(),
+            Inst::ClusterWait => "wait for the cluster".into(),
             Inst::DependencyWait => "wait for earlier kernels".into(),
             Inst::LaunchDependents => "the next kernel may start".into(),
             Inst::Fault { cond, code } => {

@@ -8,7 +8,7 @@ use super::product::Product;
 use super::{gpu_layout, tiles};
 use crate::bind::ctx::Space;
 use kernel::{
-    AxisId, AxisTile, GpuMapping, GpuTarget, Kernel, MOST_NEIGHBOURS, Mapping, Place, Role,
+    AxisId, AxisTile, Combined, GpuMapping, GpuTarget, Kernel, MOST_NEIGHBOURS, Mapping, Place, Role,
     Schedule, Spread, Stmt, Swizzle, TileId, TileIds, TileProgram,
 };
 use layout::Arrange;
@@ -522,6 +522,7 @@ impl Flat<'_> {
             copiers: 0,
             walkers: 0,
             cluster: 1,
+            combined: Combined::ByLast,
             store_bytes: 0,
             rows,
             columns,

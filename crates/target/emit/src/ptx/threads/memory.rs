@@ -123,6 +123,27 @@ impl Printer<'_> {
         }
     }
 
+    /// Element `index` of the shared array of a CTA of the cluster, touched where `guard` holds.
+    pub(super) fn part_at(
+        &mut self,
+        array: u32,
+        rank: Reg,
+        (index, guard): (Reg, Option<Reg>),
+    ) -> Place {
+        let own = self.shared_at(array, index);
+        let (base, rank) = (self.temp("tr"), self.r(rank));
+        self.line(format_args!(
+            "mapa.shared::cluster.u32 {base}, {}, {rank};",
+            own.base
+        ));
+        Place {
+            space: "shared::cluster",
+            base,
+            on: On(guard.map(|g| self.r(g))),
+            ..own
+        }
+    }
+
     /// The place so many bytes further on as a register says.
     pub(super) fn further(&mut self, place: Place, by: Name) -> Place {
         let base = match place.space {

@@ -6,6 +6,7 @@
 //! unrolled along their axes, others loop.
 mod access;
 mod bf16;
+mod cluster;
 mod deep;
 mod groups;
 mod matrix;
@@ -31,9 +32,10 @@ use crate::EmitError;
 use expr::{Binary, Compare};
 use kernel::{
     AxisId, AxisTile, Edge, Factors, Fragment, GpuMapping, Kernel, Mapping, Node, Operand,
-    OperandId, Place, Role, Seen, TileId, TileProgram, work,
+    Kept, OperandId, Place, Role, Seen, TileId, TileProgram, work,
 };
 use layout::{DType, Dim};
+pub use cluster::in_cluster;
 pub use state::Caps;
 pub(crate) use state::Result;
 use state::{At, Axis, Cut, Lower, TileStorage};
@@ -47,7 +49,14 @@ const MAX_PIECE: i64 = 1 << 20;
 /// # Errors
 /// A rule of the schedule that this form needs is broken, or an element type has no form here.
 pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
-    let (kernel, schedule) = (program.kernel(), program.schedule());
+    let schedule = program.schedule();
+    let all = Kept::all(program.kernel(), schedule).map_err(|why| EmitError::Rule {
+        kernel: program.kernel().name.clone(),
+        statement: "the mapping".into(),
+        rule: "parts in a cluster",
+        why,
+    })?;
+    let kernel = &*cluster::as_kept(program.kernel(), &all);
     let fail = |rule: &'static str, why: &str| {
         Err(EmitError::Rule {
             kernel: kernel.name.clone(),
@@ -76,7 +85,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     let staged = |p: &Place| p.stages().is_some_and(|n| n > 1);
     let ahead = map.fragment.is_some() || schedule.places.iter().any(staged);
     let thread = b.op(Ty::I32, Op::Thread);
-    let all = 0..kernel.operands.len() as OperandId;
+    let operands_of = 0..kernel.operands.len() as OperandId;
     let mut l = Lower {
         kernel,
         schedule,
@@ -91,7 +100,8 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         axes: vec![],
         groups: vec![],
         homes: vec![],
-        depends: all.map(|o| kernel.depends(o)).collect(),
+        depends: operands_of.map(|o| kernel.depends(o)).collect(),
+        kept: kernel.operands.iter().map(|_| None).collect(),
         shared: vec![],
         tensors: vec![],
         thread,
@@ -112,6 +122,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     // What a walk's next task changes is computed in its body.
     l.walk = (whole.walkers > 0).then(|| l.b.open_loop());
     l.grid();
+    l.keeps(&all);
     l.homes()?;
     l.zeroed = l.zeroed_tiles();
     match l.copiers {
@@ -127,6 +138,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         ..
     } = l;
     let body = finished(&mut b, &operands, (map, caps));
+    let body = cluster::met(body, schedule);
     let program = Program {
         name: kernel.name.clone(),
         threads: whole.threads,
