@@ -3,8 +3,9 @@
 use emit::ptx;
 use kernel::TileProgram;
 use shopfloor_conformance::{
-    Emulated, Rng, attending, boxed_windows, cases, clustered_product, copied_ahead, in_clusters,
-    matrix_schedules, run, scalars, seeds, special, special_images, with_clusters,
+    Emulated, Failure, InParts, Rng, attending, boxed_windows, cases, clustered_product,
+    copied_ahead, in_clusters, matrix_schedules, parts_in_clusters, run, scalars, seeds, special,
+    special_images, with_clusters,
 };
 use tensor::Tensor;
 
@@ -49,6 +50,45 @@ fn clusters_agree_with_the_reference() {
     let last = in_clusters(&Emulated::on("sm_90a"), 400_000 + first, seeds(16));
     let last = last.unwrap_or_else(|e| panic!("{e}"));
     println!("from seed {} up to {last}", 400_000 + first);
+}
+
+/// What a launch of both steps gives.
+fn in_one_launch(subject: &Emulated, case: &InParts) -> Result<Vec<Tensor>, Failure> {
+    let [first, second] = &case.programs;
+    let text = ptx::in_cluster(first, second, "sm_90a");
+    let text = text.map_err(|e| Failure::Refused(e.to_string()))?;
+    let got = subject.launch_steps(&[first, second], &text, &[], &case.buffers);
+    got.map_err(Failure::Broken)
+}
+
+/// What a launch of each gives, which hands parts over in memory.
+fn one_by_one(subject: &Emulated, case: &InParts) -> Result<Vec<Tensor>, Failure> {
+    let [first, second] = &case.programs;
+    let launched = |p: &TileProgram, given: &[Tensor]| {
+        let text = ptx::emit(p, "sm_90a").map_err(|e| Failure::Refused(e.to_string()))?;
+        let got = subject.launch(p, &text, &[], given);
+        got.map_err(Failure::Broken)
+    };
+    let (given, own) = case.buffers.split_at(first.kernel().operands.len());
+    let parts = launched(first, given)?;
+    launched(second, &[&parts, &own[1..]].concat())
+}
+
+/// Also, bits are those of two launches that hand parts over in memory.
+#[test]
+fn parts_in_clusters_agree_with_the_reference() {
+    let subject = Emulated::on("sm_90a");
+    let run = |case: &InParts| {
+        let got = in_one_launch(&subject, case)?;
+        let apart = one_by_one(&subject, case)?;
+        match got.last().map(Tensor::bytes) == apart.last().map(Tensor::bytes) {
+            true => Ok(got),
+            false => Err(Failure::Broken("two launches give other bits".into())),
+        }
+    };
+    let first = 1000 * testing::Share::cases(20, 1).start;
+    let last = parts_in_clusters(&run, 700_000 + first, seeds(4)).unwrap_or_else(|e| panic!("{e}"));
+    println!("from seed {} up to {last}", 700_000 + first);
 }
 
 /// Programs in clusters whose pieces come to every stage again, with buffers of zeros.

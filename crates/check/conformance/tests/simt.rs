@@ -4,9 +4,9 @@ use emit::simt::{self, Caps, Program};
 use emit::wgsl;
 use kernel::{Mapping, TileProgram};
 use shopfloor_conformance::{
-    Rng, attending, boxed_windows, cases, clustered_product, copied_ahead, in_clusters,
-    matrix_schedules, run, scalars, seeds, simt as threads, simt::Interpreter, special,
-    special_images, warpgroup_product, with_clusters, with_image,
+    Failure, InParts, Rng, attending, boxed_windows, cases, clustered_product, copied_ahead,
+    in_clusters, matrix_schedules, parts_in_clusters, run, scalars, seeds, simt as threads,
+    simt::Interpreter, special, special_images, warpgroup_product, with_clusters, with_image,
 };
 use std::sync::Arc;
 use tensor::Tensor;
@@ -96,6 +96,29 @@ fn clusters_agree_with_the_reference() {
     let first = 1000 * testing::Share::cases(20, 1).start;
     let last = in_clusters(&subject, 300_000 + first, seeds(8)).unwrap_or_else(|e| panic!("{e}"));
     println!("from seed {} up to {last}", 300_000 + first);
+}
+
+/// What a target with all that threads do together can do.
+const MATRIX: Caps = Caps {
+    shuffle: 32,
+    copies: true,
+    warpgroups: true,
+    dependents: true,
+};
+
+#[test]
+fn parts_in_clusters_agree_with_the_reference() {
+    let run = |case: &InParts| {
+        let [first, second] = &case.programs;
+        let p = simt::in_cluster(first, second, MATRIX);
+        let p = p.map_err(|e| Failure::Refused(e.to_string()))?;
+        let mut all = case.buffers.clone();
+        threads::run(&p, &|_| None, &mut all).map_err(|e| Failure::Broken(format!("{e}\n{p}")))?;
+        Ok(vec![all.pop().expect("results")])
+    };
+    let first = 1000 * testing::Share::cases(20, 1).start;
+    let last = parts_in_clusters(&run, 600_000 + first, seeds(3)).unwrap_or_else(|e| panic!("{e}"));
+    println!("from seed {} up to {last}", 600_000 + first);
 }
 
 /// A program whose CTAs copy runs, or boxes, together.

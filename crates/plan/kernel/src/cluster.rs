@@ -83,9 +83,6 @@ impl Kept {
         for t in o.access.terms.iter().filter(|t| t.axis != part) {
             let a = t.axis;
             let (name, extent) = (&k.axes[a as usize].name, &k.axes[a as usize].extent);
-            if extent.is_one() {
-                continue;
-            }
             let shares = if wide == Some(a) { s.cluster() } else { 1 };
             let tile = s.tile(a).map(|t| t.saturating_mul(shares.into()));
             let positions = match (tile, extent.known()) {
@@ -93,7 +90,10 @@ impl Kept {
                 (t, e) => t.or(e),
             };
             let (Some(positions), Some(stride)) = (positions, t.stride()) else {
-                return Err(format!("axis '{name}' of '{}' has pieces of no known size", o.name));
+                return Err(format!(
+                    "axis '{name}' of '{}' has pieces of no known size",
+                    o.name
+                ));
             };
             axes.push(KeptAxis {
                 axis: a,
@@ -129,8 +129,9 @@ impl Kept {
     /// Whether it lies as `other` does, of another kernel.
     fn lies_as(&self, other: &Kept) -> bool {
         let all = |k: &Kept| -> Vec<(i64, i64, [Dim; 2])> {
-            let axes = k.axes.iter();
-            axes.map(|a| (a.positions, a.stride, a.memory.clone())).collect()
+            let several = k.axes.iter().filter(|a| !a.memory[0].is_one());
+            let all = several.map(|a| (a.positions, a.stride, a.memory.clone()));
+            all.collect()
         };
         self.dtype == other.dtype && all(self) == all(other)
     }
@@ -168,6 +169,12 @@ pub(crate) fn check(k: &Kernel, s: &Schedule, b: &Blame) -> Result<(), KernelErr
     };
     b.need(g.walkers == 0 && (gives || g.copiers == 0), rule, || {
         "CTAs that make parts walk no tasks, and none of the warps that add them only copy".into()
+    })?;
+    let gathers = |o: &&Operand| !o.access.indexed.is_empty();
+    let gathering = k.operands.iter().find(gathers).filter(|_| adds);
+    b.need(gathering.is_none(), rule, || {
+        let name = gathering.map_or("", |o| &o.name);
+        format!("'{name}' is indexed beside the parts that are added: use memory")
     })?;
     let all = Kept::all(k, s);
     let all = all.map_err(|why| b.error(rule, format!("{why}: use memory")))?;
@@ -214,7 +221,11 @@ fn together(p: &TileProgram) -> Vec<(AxisId, Dim, i64)> {
         .collect();
     match s.gives_parts() {
         true => all.truncate(all.len().saturating_sub(1)),
-        false => all.iter_mut().last().into_iter().for_each(|c| c.2 *= i64::from(s.cluster())),
+        false => all
+            .iter_mut()
+            .last()
+            .into_iter()
+            .for_each(|c| c.2 *= i64::from(s.cluster())),
     }
     all.retain(|c| c.1.known().is_none_or(|e| e > c.2));
     all
@@ -246,15 +257,19 @@ pub fn in_cluster(first: &TileProgram, second: &TileProgram) -> Result<u32, Kern
     };
     // An axis of the one's grid is where the same axis is in the other's.
     let at = |all: &[(AxisId, Dim, i64)], k: &Kept| -> Vec<Option<usize>> {
-        let axes = k.axes.iter();
-        axes.map(|a| all.iter().position(|c| c.0 == a.axis)).collect()
+        let axes = k.axes.iter().filter(|a| !a.memory[0].is_one());
+        axes.map(|a| all.iter().position(|c| c.0 == a.axis))
+            .collect()
     };
     let kept = given.iter().zip(&taken);
     let placed = kept.map(|(x, y)| at(&one, x) == at(&two, y));
     let placed = placed.fold(true, |all, x| all && x);
     let fits = tiles(&one) == tiles(&two) && tasks(first) == tasks(second);
     b.need(placed && fits, rule, || {
-        format!("its tasks are no shares of those of '{}'", first.kernel().name)
+        format!(
+            "its tasks are no shares of those of '{}'",
+            first.kernel().name
+        )
     })?;
     let threads = |p: &TileProgram| match &p.schedule().mapping {
         crate::Mapping::Gpu(g) => g.computing(),

@@ -2,8 +2,8 @@
 //! reads it behind the statements; the planner takes it instead of searching.
 use crate::parse::{Read, axes, axis, cut, dim, dtype, fail, operand, split};
 use crate::{
-    AxisTile, Code, Combined, CpuMapping, Factors, Fragment, GpuMapping, Kernel, KernelError, Mapping,
-    MicroKernel, Place, Schedule, Spread, Swizzle, TileId, TileProgram, text,
+    AxisTile, Code, Combined, CpuMapping, Factors, Fragment, GpuMapping, Kernel, KernelError,
+    Mapping, MicroKernel, Place, Schedule, Spread, Swizzle, TileId, TileProgram, text,
 };
 use layout::{DType, Dim};
 use serde::{Deserialize, Serialize};

@@ -10,8 +10,8 @@
 mod build;
 mod bytes;
 mod call;
-mod code;
 mod cluster;
+mod code;
 mod error;
 mod factors;
 mod fits;
@@ -48,8 +48,8 @@ pub use kernel::{
 };
 pub use recompute::recomputable;
 pub use schedule::{
-    Combined, CpuMapping, Factors, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Spread,
-    Swizzle, WARP_ROWS, ctas,
+    Combined, CpuMapping, Factors, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule,
+    Spread, Swizzle, WARP_ROWS, ctas,
 };
 pub use seen::{Edge, Seen};
 pub use shape::Shape;

@@ -3,8 +3,8 @@
 //! schedule, by serde.)
 use crate::parse::{read_map, short_monoid};
 use crate::{
-    Access, AxisId, Combined, Edge, Kernel, Mapping, Node, OperandId, Place, Role, Seen, Stmt, Swizzle,
-    TileId, TileProgram,
+    Access, AxisId, Combined, Edge, Kernel, Mapping, Node, OperandId, Place, Role, Seen, Stmt,
+    Swizzle, TileId, TileProgram,
 };
 use expr::{Expr, Names};
 use layout::DType;

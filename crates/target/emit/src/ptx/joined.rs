@@ -10,7 +10,7 @@
 use super::arch::knows_dependents;
 use super::printed::{ENTRY, Printed, declared};
 use super::source::{Source, of_step};
-use super::{ParamSpec, print};
+use super::{ParamSpec, ParamValue, Ptx, print};
 use crate::EmitError;
 use kernel::{Mapping, TileProgram, work};
 
@@ -21,10 +21,12 @@ pub struct Joined {
     pub text: String,
     /// Name of the kernel; CTAs are one per task of the first step.
     pub entry: String,
-    /// Parameters of the steps, one step's behind the other's, 8 bytes each. Behind them come the numbers of tasks of all
-    /// steps, each a multiple of the next, and for each step but the first the address of a 32-bit word for each of its
-    /// tasks: zeros, which every launch leaves behind again.
-    pub params: Vec<Vec<ParamSpec>>,
+    /// Parameters with the number of the step whose they are, 8 bytes each, those of tensors 128.
+    pub params: Vec<(usize, ParamSpec)>,
+    /// Whether behind them come the numbers of tasks of all steps, each a multiple of the next, and for each step but the
+    /// first the address of a 32-bit word for each of its tasks: zeros, which every launch leaves behind again. The CTAs of a
+    /// cluster count nothing.
+    pub counted: bool,
     /// Threads per CTA.
     pub threads: u32,
     /// Dynamic shared memory per CTA, in bytes.
@@ -109,6 +111,11 @@ fn task(n: usize) -> String {
 /// # Errors
 /// As [`super::emit`] of one of the steps, or their threads are no whole warps.
 pub fn joined(steps: &[&TileProgram], arch: &str) -> Result<Joined, EmitError> {
+    if let &[first, second] = steps
+        && first.schedule().gives_parts()
+    {
+        return of_cluster(first, second, arch);
+    }
     let all = steps.iter().map(|p| threads(p)).max().unwrap_or(0);
     let mut together = Printed {
         threads: all,
@@ -154,7 +161,7 @@ pub fn joined(steps: &[&TileProgram], arch: &str) -> Result<Joined, EmitError> {
                 value: p.value.clone(),
             })
         }));
-        params.push(own.params);
+        params.extend(own.params.into_iter().map(|p| (n, p)));
     }
     together.code += "$all_over:\n";
     let tasks = (0..steps.len()).map(|n| format!("\t.param .s64 tasks_{n}"));
@@ -163,10 +170,47 @@ pub fn joined(steps: &[&TileProgram], arch: &str) -> Result<Joined, EmitError> {
         text: together.module(arch, list.into_iter().chain(tasks).chain(words)),
         entry: ENTRY.into(),
         params,
+        counted: true,
         threads: all,
         shared_bytes: together.shared_bytes,
         early: knows_dependents(arch),
     })
+}
+
+/// The same of a sum whose parts the CTAs of a cluster make and add.
+fn of_cluster(first: &TileProgram, second: &TileProgram, arch: &str) -> Result<Joined, EmitError> {
+    let ptx = in_cluster(first, second, arch)?;
+    let own = first.kernel().operands.len() as u16;
+    let step = |mut p: ParamSpec| match &mut p.value {
+        ParamValue::Operand(o) if *o >= own => {
+            *o -= own;
+            (1, p)
+        }
+        _ => (0, p),
+    };
+    Ok(Joined {
+        text: ptx.text,
+        entry: ptx.entry,
+        params: ptx.params.into_iter().map(step).collect(),
+        counted: false,
+        threads: ptx.threads,
+        shared_bytes: ptx.shared_bytes,
+        early: ptx.early,
+    })
+}
+
+/// The kernel whose CTAs make parts of sums, a task of `first` each, and add those of their cluster, a task of `second`
+/// each. Operands of the second are numbered behind those of the first; what both have of the parts is not touched.
+///
+/// # Errors
+/// As [`super::emit`] of one of the two, or they do not agree on the parts.
+pub fn in_cluster(first: &TileProgram, second: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
+    first.fits(&super::target(arch))?;
+    second.fits(&super::target(arch))?;
+    let program = crate::simt::in_cluster(first, second, super::caps(arch))?;
+    let printed = super::threads::print(&program, arch, &Source::Entry)?;
+    super::roomy(first.kernel(), &printed, arch)?;
+    Ok(printed.entry(arch))
 }
 
 /// `code` of step number `n` for the first `some` threads of the CTA, the others being behind it.

@@ -294,7 +294,9 @@ impl Verifier<'_> {
             } => {
                 self.is(*index, Ty::I32)?;
                 if self.met.0 > 0 && self.parts.contains(array) {
-                    return Err("what others of the cluster read is written behind their meeting".into());
+                    return Err(
+                        "what others of the cluster read is written behind their meeting".into(),
+                    );
                 }
                 self.elements(values, self.array(*array)?)
             }

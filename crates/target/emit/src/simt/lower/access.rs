@@ -212,7 +212,9 @@ impl Lower<'_> {
         let (dtype, outside) = (operand.dtype, operand.access.outside);
         let ty = Ty::of(dtype).unwrap_or(Ty::F32);
         let of = self.part_of(o, at);
-        let all = self.b.load_run((o, p.index, guard), of, ty, run.of as usize);
+        let all = self
+            .b
+            .load_run((o, p.index, guard), of, ty, run.of as usize);
         let v = all[run.number as usize];
         Ok(match p.inside {
             Some(inside) if outside != 0.0 => {

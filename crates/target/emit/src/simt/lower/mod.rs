@@ -29,13 +29,13 @@ use super::dependents::with_wait;
 use super::fresh::with_fresh_sums;
 use super::ir::{Buffer, Inst, Op, Program, Reg, Ty, Warpgroup};
 use crate::EmitError;
+pub use cluster::in_cluster;
 use expr::{Binary, Compare};
 use kernel::{
-    AxisId, AxisTile, Edge, Factors, Fragment, GpuMapping, Kernel, Mapping, Node, Operand,
-    Kept, OperandId, Place, Role, Seen, TileId, TileProgram, work,
+    AxisId, AxisTile, Edge, Factors, Fragment, GpuMapping, Kept, Kernel, Mapping, Node, Operand,
+    OperandId, Place, Role, Seen, TileId, TileProgram, work,
 };
 use layout::{DType, Dim};
-pub use cluster::in_cluster;
 pub use state::Caps;
 pub(crate) use state::Result;
 use state::{At, Axis, Cut, Lower, TileStorage};

@@ -1,7 +1,7 @@
 //! CTAs of a cluster that read each other's shared memory: each is run to where they meet, and then each from its beginning
 //! on with what the others have there, which is the same as side by side: until they meet none sees the others.
 use super::super::ir::Inst;
-use super::{Machine, Memory, StopReason, strange};
+use super::{Machine, Memory, StopReason};
 
 /// What a CTA knows of its cluster.
 #[derive(Default)]
@@ -54,7 +54,9 @@ impl<M: Memory> Machine<'_, M> {
         };
         self.cta(all)?;
         match self.cluster.reads {
-            true => Err("a CTA may end before others of its cluster have read what it keeps".into()),
+            true => {
+                Err("a CTA may end before others of its cluster have read what it keeps".into())
+            }
             false => Ok(()),
         }
     }
@@ -66,7 +68,9 @@ impl<M: Memory> Machine<'_, M> {
                 let arrives = matches!(i, Inst::ClusterArrive);
                 let own = &mut self.cluster;
                 if active.len() != self.meeting || arrives == own.arrived {
-                    return Err("CTAs meet where not all threads come by, or have not arrived".into());
+                    return Err(
+                        "CTAs meet where not all threads come by, or have not arrived".into(),
+                    );
                 }
                 own.arrived = arrives;
                 if !arrives {
@@ -110,15 +114,14 @@ impl<M: Memory> Machine<'_, M> {
         }
     }
 
-    /// Element `at` of an array that a CTA keeps, which it has written.
+    /// Element `at` of an array that a CTA keeps, which holds a strange number where that has not written.
     fn part(&self, (array, rank): (u32, i64), at: i64) -> Result<u64, String> {
         let peers = self.cluster.peers.as_ref();
         let cta = peers.and_then(|c| c.1.get(usize::try_from(rank).ok()?));
         let own = &self.p.shared[array as usize];
         let found = cta.and_then(|c| c[array as usize].get(usize::try_from(at).ok()?));
         match found {
-            Some(&v) if v != strange(own.dtype) => Ok(v),
-            Some(_) => Err(format!("nobody wrote element {at} of '{}'", own.name)),
+            Some(&v) => Ok(v),
             None => Err(format!(
                 "'{}' of CTA {rank} is read at {at} of {}",
                 own.name, own.elements
