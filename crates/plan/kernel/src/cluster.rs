@@ -146,7 +146,7 @@ fn taken(s: &Schedule, x: &Stmt) -> Option<OperandId> {
 }
 
 /// Bytes of shared memory that a CTA keeps of parts for its cluster.
-pub(crate) fn kept_bytes(k: &Kernel, s: &Schedule) -> u64 {
+pub fn kept_bytes(k: &Kernel, s: &Schedule) -> u64 {
     match s.gives_parts() {
         true => Kept::all(k, s).map_or(0, |all| all.iter().map(Kept::bytes).sum()),
         false => 0,

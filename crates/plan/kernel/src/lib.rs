@@ -36,7 +36,7 @@ pub mod work;
 pub use build::KernelBuilder;
 pub use bytes::whole_bytes;
 pub use call::{Called, Declared, Number, Template};
-pub use cluster::{Kept, KeptAxis, in_cluster};
+pub use cluster::{Kept, KeptAxis, in_cluster, kept_bytes};
 pub use code::Code;
 pub use error::KernelError;
 pub use factors::{NEAR_BF16, NEAR_TF32, PARTS_DEPTH, PARTS_SCALE};

@@ -104,8 +104,10 @@ pub struct KernelSpan {
     pub alone: f64,
     /// Cycles that the CTAs which a multiprocessor holds take when their warps go in step.
     pub in_step: f64,
-    /// Where steps are launched it is part of the launch before it, as which it takes so many hand-overs; 0 with a
-    /// launch of its own.
+    /// Where steps are launched it is part of the launch before it.
+    #[serde(default)]
+    pub joined: bool,
+    /// Hand-overs that it takes as such; none where the CTAs of a cluster hand over, which their launch is priced with.
     pub handovers: u64,
     /// Bytes that it reads, each once.
     #[serde(default)]
@@ -130,6 +132,7 @@ impl KernelSpan {
             warps: warps.map_or(0, |w| w.per_task),
             alone: warps.map_or(0.0, |w| w.alone),
             in_step: warps.map_or(0.0, |w| w.in_step),
+            joined: false,
             handovers: 0,
             read: work.unique_read,
             ahead: 0.0,
@@ -319,7 +322,7 @@ impl Pricing<'_> {
                     first = true;
                     waited = true;
                 }
-                Leg::Kernel(k) if k.handovers > 0 && !first => {
+                Leg::Kernel(k) if k.joined && !first => {
                     gpu += k.handovers as f64 * self.m.costs.handoff_s.value + k.body_s;
                     triggered = k.triggers;
                 }

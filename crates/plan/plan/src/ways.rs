@@ -16,6 +16,7 @@ fn span(step: &Step, own: u32) -> Option<KernelSpan> {
     };
     match (&schedule.mapping, step.device == own) {
         (Mapping::Gpu(g), true) => Some(KernelSpan {
+            joined: step.joined,
             handovers: match step.joined {
                 true => step.cost_work.handoffs,
                 false => 0,

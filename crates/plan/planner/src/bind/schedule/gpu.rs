@@ -15,8 +15,8 @@ use super::product::Product;
 use super::{gpu_flat, one_row, tiles};
 use crate::bind::ctx::{Ctx, Space};
 use kernel::{
-    AxisId, AxisTile, Combined, Factors, Fragment, GpuMapping, GpuTarget, Mapping, Operand, PARTS_DEPTH,
-    Place, Schedule, Swizzle, TileId,
+    AxisId, AxisTile, Combined, Factors, Fragment, GpuMapping, GpuTarget, Mapping, Operand,
+    PARTS_DEPTH, Place, Schedule, Swizzle, TileId,
 };
 use machine::{calc, units};
 use shape::{Gpu, Numbered, Renumbered, Shape, WARP};

@@ -12,6 +12,8 @@ use std::fmt;
 pub(super) enum Space {
     Operand(u16),
     Shared(u32),
+    /// The same of the CTA of the cluster whose number the value says.
+    Part(u32, Reg),
 }
 
 /// Where an instruction is obeyed: everywhere, or where a truth value holds; written in front of it.
@@ -131,11 +133,15 @@ impl Printer<'_> {
         (index, guard): (Reg, Option<Reg>),
     ) -> Place {
         let own = self.shared_at(array, index);
-        let (base, rank) = (self.temp("tr"), self.r(rank));
-        self.line(format_args!(
-            "mapa.shared::cluster.u32 {base}, {}, {rank};",
-            own.base
-        ));
+        let each = size(self.p.shared[array as usize].dtype);
+        let (index, _) = self.split(index);
+        let base = self.address(Space::Part(each, rank), index, |s, t, _| {
+            let rank = s.r(rank);
+            s.line(format_args!(
+                "mapa.shared::cluster.u32 {t}, {}, {rank};",
+                own.base
+            ));
+        });
         Place {
             space: "shared::cluster",
             base,
@@ -187,7 +193,7 @@ impl Printer<'_> {
         }
         let t = match space {
             Space::Operand(_) => self.temp("tl"),
-            Space::Shared(_) => self.temp("tr"),
+            Space::Shared(_) | Space::Part(..) => self.temp("tr"),
         };
         let from = self.r(index);
         make(self, t, from);
