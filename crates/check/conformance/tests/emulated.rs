@@ -4,8 +4,8 @@ use emit::ptx;
 use kernel::TileProgram;
 use shopfloor_conformance::{
     Emulated, Failure, InParts, Rng, attending, boxed_windows, cases, clustered_product,
-    copied_ahead, in_clusters, matrix_schedules, parts_in_clusters, run, scalars, seeds, special,
-    special_images, with_clusters,
+    copied_ahead, in_clusters, in_parts, matrix_schedules, parts_in_clusters, run, scalars, seeds,
+    special, special_images, with_clusters,
 };
 use tensor::Tensor;
 
@@ -89,6 +89,57 @@ fn parts_in_clusters_agree_with_the_reference() {
     let first = 1000 * testing::Share::cases(20, 1).start;
     let last = parts_in_clusters(&run, 700_000 + first, seeds(4)).unwrap_or_else(|e| panic!("{e}"));
     println!("from seed {} up to {last}", 700_000 + first);
+}
+
+/// What the CTAs of a cluster meet for: parts that are there before others read them, and shared memory that nobody leaves
+/// before they have.
+#[test]
+fn parts_that_are_not_waited_for_are_found_out() {
+    let subject = Emulated::on("sm_90a");
+    let (arrives, waits) = (
+        "\tbarrier.cluster.arrive.release;\n",
+        "\tbarrier.cluster.wait.acquire;\n",
+    );
+    let (mut found, mut seed) = (vec![], 900_000);
+    while found.len() < 3 {
+        let all = in_parts(&mut Rng::new(seed)).unwrap_or_else(|e| panic!("{e}"));
+        found.extend(all.into_iter().filter_map(|case| {
+            let [first, second] = &case.programs;
+            let text = ptx::in_cluster(first, second, "sm_90a").ok()?;
+            Some((case, text))
+        }));
+        seed += 1;
+    }
+    for (case, text) in &found[..3] {
+        let [first, second] = &case.programs;
+        let launch = |changed: String| {
+            let changed = ptx::Ptx {
+                text: changed,
+                ..text.clone()
+            };
+            subject.launch_steps(&[first, second], &changed, &[], &case.buffers)
+        };
+        launch(text.text.clone()).unwrap_or_else(|e| panic!("{e}"));
+        let own = |s: &str| text.text.matches(s).count();
+        assert_eq!([own(arrives), own(waits)], [2, 2], "{}", text.text);
+        let at = |s: &str, n: usize| text.text.match_indices(s).nth(n).expect("it").0;
+        let without = |list: [(usize, usize); 2]| {
+            let mut t = text.text.clone();
+            for (at, n) in list {
+                t.replace_range(at..at + n, "");
+            }
+            t
+        };
+        let both = |n: usize| [(at(waits, n), waits.len()), (at(arrives, n), arrives.len())];
+        for (n, what) in ["before others read", "before it ends"]
+            .into_iter()
+            .enumerate()
+        {
+            assert!(launch(without(both(n))).is_err(), "no meeting {what}");
+        }
+        let relaxed = text.text.replacen("arrive.release", "arrive.relaxed", 1);
+        assert!(launch(relaxed).is_err(), "a meeting that orders nothing");
+    }
 }
 
 /// Programs in clusters whose pieces come to every stage again, with buffers of zeros.

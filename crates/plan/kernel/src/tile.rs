@@ -1,6 +1,6 @@
 //! Tile programs: a kernel with its schedule, as loops over statements on whole tiles. Made only by
 //! [`TileProgram::new`], which verifies; executors, emitters and the cost model read it.
-use crate::{AxisTile, Combined, Kernel, KernelError, Mapping, Node, Schedule, lower};
+use crate::{AxisTile, Combined, Kernel, KernelError, Mapping, Node, Place, Schedule, lower};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A kernel with its schedule as a program over tiles: the one description that every reader uses.
@@ -129,6 +129,22 @@ impl TileProgram {
             g.cluster = 1;
             g.combined = Combined::ByLast;
         }
+        TileProgram {
+            schedule: schedule.into(),
+            ..self.clone()
+        }
+    }
+
+    /// The same with threads that copy what tensor copies bring, in the same clusters.
+    pub fn without_tensors(&self) -> TileProgram {
+        let threads = |p: &Place| match p {
+            Place::Tensor { .. } => p.by_threads(),
+            p => *p,
+        };
+        let schedule = Schedule {
+            places: self.schedule.places.iter().map(threads).collect(),
+            ..Schedule::clone(&self.schedule)
+        };
         TileProgram {
             schedule: schedule.into(),
             ..self.clone()

@@ -345,7 +345,7 @@ impl Step {
     /// Whether it may be [`Step::joined`] as step number `at`, behind `before`: both are kernels of one GPU whose code
     /// is printed, without clusters, and it has one task in all of the box `dims`, which waits for some step and runs when all of `before` is
     /// over, or needs some of that step's tasks each that lie [interleaved](TileMap::Interleaved); or it adds what the
-    /// CTAs of a [cluster](TileMap::Clusters) keep of that step, which has a launch for the two of them.
+    /// CTAs of a [cluster](TileMap::Clusters) keep of that step, with which its launch begins.
     pub fn may_join(&self, before: &Step, at: usize, dims: &DimBox) -> bool {
         let one = || {
             let range = dims.bounds(&self.tasks);
@@ -370,9 +370,13 @@ impl Step {
         if self.device == before.device && !before.joined && self.waits.iter().any(cluster) {
             return true;
         }
+        let adds = |s: &Step| match &s.work {
+            StepWork::Kernel { schedule, .. } => s.joined && schedule.adds_parts(),
+            StepWork::Host { .. } => false,
+        };
         self.device == before.device
             && printed(self)
-            && printed(before)
+            && (printed(before) || adds(before))
             && self.waits.iter().any(needs)
     }
 

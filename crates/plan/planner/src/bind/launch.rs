@@ -23,6 +23,9 @@ pub(crate) fn handovers(ctx: Ctx, launch: &[Part], next: Part) -> Option<u64> {
         return None;
     }
     let cluster = matches!(launch, [one] if one.0.gives_parts()) && next.0.adds_parts();
+    // What follows such a sum may be part of its launch.
+    let behind = matches!(launch, [one, two, ..] if one.0.gives_parts() && two.0.adds_parts());
+    let behind = behind && next.0.cluster() == 1;
     let file = m.limits.registers_per_sm.as_ref()?.value;
     let most = m.limits.registers_per_thread.as_ref();
     let most = most.map_or(u64::MAX, |v| v.value);
@@ -33,7 +36,7 @@ pub(crate) fn handovers(ctx: Ctx, launch: &[Part], next: Part) -> Option<u64> {
         let Mapping::Gpu(g) = &s.mapping else {
             return None;
         };
-        if g.cluster > 1 && !cluster {
+        if g.cluster > 1 && !cluster && !behind {
             return None;
         }
         let (own, resident) = (u64::from(g.threads), w.warps.as_ref()?.resident);

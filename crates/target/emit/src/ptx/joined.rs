@@ -59,10 +59,11 @@ const DECLARED: &str = "\
 ";
 
 /// Goes on with step number `n`, one task of which needs some tasks of the step before: counts the CTA among those, and
-/// leaves unless it is the last one.
-fn arrives(n: usize) -> String {
+/// leaves unless it is the last one. The CTAs of a `cluster` have done a task of both of the first two steps.
+fn arrives(n: usize, cluster: bool) -> String {
     let number = match n {
         1 => "%ctaid.x".into(),
+        2 if cluster => "%ctaid.x".into(),
         n => task(n - 1),
     };
     let (task, before) = (task(n), n - 1);
@@ -111,9 +112,11 @@ fn task(n: usize) -> String {
 /// # Errors
 /// As [`super::emit`] of one of the steps, or their threads are no whole warps.
 pub fn joined(steps: &[&TileProgram], arch: &str) -> Result<Joined, EmitError> {
-    if let &[first, second] = steps
-        && first.schedule().gives_parts()
-    {
+    let cluster = match steps {
+        [first, second, ..] => first.schedule().gives_parts() && second.schedule().adds_parts(),
+        _ => false,
+    };
+    if let (true, &[first, second]) = (cluster, steps) {
         return of_cluster(first, second, arch);
     }
     let all = steps.iter().map(|p| threads(p)).max().unwrap_or(0);
@@ -134,7 +137,17 @@ pub fn joined(steps: &[&TileProgram], arch: &str) -> Result<Joined, EmitError> {
         }
         let some = (threads(p) < all).then_some(threads(p));
         let last = n + 1 == steps.len();
-        let own = print(p, arch, Source::Joined { n, last, some })?;
+        let source = Source::Joined { n, last, some };
+        // A task of the second is done by the CTAs of its cluster.
+        let own = match n {
+            0 if cluster => cluster_body((p, steps[1]), arch, source)?,
+            1 if cluster => {
+                together.name += ", then ";
+                together.name += &p.kernel().name;
+                continue;
+            }
+            _ => print(p, arch, source)?,
+        };
         let code = match n {
             0 => own.code,
             n => {
@@ -142,7 +155,7 @@ pub fn joined(steps: &[&TileProgram], arch: &str) -> Result<Joined, EmitError> {
                 together.code += &format!("\t.reg .b32 {};\n", task(n));
                 together.code += &match alone(steps[n - 1]) && alone(p) {
                     true => follows(n),
-                    false => arrives(n),
+                    false => arrives(n, cluster),
                 };
                 apart(&own.code, n)
             }
@@ -155,13 +168,18 @@ pub fn joined(steps: &[&TileProgram], arch: &str) -> Result<Joined, EmitError> {
         together.registers = together.registers.max(own.registers);
         together.shared_bytes = together.shared_bytes.max(own.shared_bytes);
         together.held = together.held.max(own.held);
+        together.cluster = together.cluster.max(own.cluster);
         list.extend(own.params.iter().map(|p| {
             declared(&ParamSpec {
                 name: format!("{}{}", of_step(n), p.name),
                 value: p.value.clone(),
             })
         }));
-        params.extend(own.params.into_iter().map(|p| (n, p)));
+        let operands = p.kernel().operands.len();
+        params.extend(own.params.into_iter().map(|p| match n {
+            0 if cluster => of_one(p, operands),
+            n => (n, p),
+        }));
     }
     together.code += "$all_over:\n";
     let tasks = (0..steps.len()).map(|n| format!("\t.param .s64 tasks_{n}"));
@@ -177,21 +195,26 @@ pub fn joined(steps: &[&TileProgram], arch: &str) -> Result<Joined, EmitError> {
     })
 }
 
-/// The same of a sum whose parts the CTAs of a cluster make and add.
-fn of_cluster(first: &TileProgram, second: &TileProgram, arch: &str) -> Result<Joined, EmitError> {
-    let ptx = in_cluster(first, second, arch)?;
-    let own = first.kernel().operands.len() as u16;
-    let step = |mut p: ParamSpec| match &mut p.value {
-        ParamValue::Operand(o) if *o >= own => {
-            *o -= own;
+/// A parameter of two steps in one program, the first of which has so many operands, as one of that step.
+fn of_one(mut p: ParamSpec, operands: usize) -> (usize, ParamSpec) {
+    match &mut p.value {
+        ParamValue::Operand(o) if usize::from(*o) >= operands => {
+            *o -= operands as u16;
             (1, p)
         }
         _ => (0, p),
-    };
+    }
+}
+
+/// The same of a sum whose parts the CTAs of a cluster make and add, alone.
+fn of_cluster(first: &TileProgram, second: &TileProgram, arch: &str) -> Result<Joined, EmitError> {
+    let ptx = in_cluster(first, second, arch)?;
+    let operands = first.kernel().operands.len();
+    let params = ptx.params.into_iter();
     Ok(Joined {
         text: ptx.text,
         entry: ptx.entry,
-        params: ptx.params.into_iter().map(step).collect(),
+        params: params.map(|p| of_one(p, operands)).collect(),
         counted: false,
         threads: ptx.threads,
         shared_bytes: ptx.shared_bytes,
@@ -205,12 +228,24 @@ fn of_cluster(first: &TileProgram, second: &TileProgram, arch: &str) -> Result<J
 /// # Errors
 /// As [`super::emit`] of one of the two, or they do not agree on the parts.
 pub fn in_cluster(first: &TileProgram, second: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
-    first.fits(&super::target(arch))?;
-    second.fits(&super::target(arch))?;
-    let program = crate::simt::in_cluster(first, second, super::caps(arch))?;
-    let printed = super::threads::print(&program, arch, &Source::Entry)?;
-    super::roomy(first.kernel(), &printed, arch)?;
+    let printed = cluster_body((first, second), arch, Source::Entry)?;
     Ok(printed.entry(arch))
+}
+
+fn cluster_body(
+    (first, second): (&TileProgram, &TileProgram),
+    arch: &str,
+    source: Source,
+) -> Result<Printed, EmitError> {
+    for p in [first, second] {
+        p.fits(&super::target(arch))?;
+    }
+    let own = (source != Source::Entry).then(|| first.without_tensors());
+    let first = own.as_ref().unwrap_or(first);
+    let program = crate::simt::in_cluster(first, second, super::caps(arch))?;
+    let printed = super::threads::print(&program, arch, &source)?;
+    super::roomy(first.kernel(), &printed, arch)?;
+    Ok(printed)
 }
 
 /// `code` of step number `n` for the first `some` threads of the CTA, the others being behind it.

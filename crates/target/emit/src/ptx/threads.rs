@@ -575,12 +575,8 @@ impl<'a> Printer<'a> {
                 let at = self.part_at(*array, *rank, (*index, *guard));
                 self.read_run(&at, d, dst)
             }
-            Inst::ClusterArrive => {
-                self.line("barrier.cluster.arrive.release;");
-                Ok(())
-            }
-            Inst::ClusterWait => {
-                self.line("barrier.cluster.wait.acquire;");
+            Inst::ClusterArrive | Inst::ClusterWait => {
+                self.meeting(i);
                 Ok(())
             }
             Inst::Store {

@@ -180,10 +180,7 @@ impl Verifier<'_> {
         let legal = n.is_power_of_two() && n <= MAX_CLUSTER && self.p.walkers.is_multiple_of(n);
         let tasks = self.p.tasks.known();
         let whole = legal && tasks.is_none_or(|t| t % i64::from(n) == 0);
-        let meets = |i: &Inst| match i {
-            Inst::Pipeline { pipeline, body } => pipeline.among == n || waits(body),
-            i => waits(std::slice::from_ref(i)),
-        };
+        let meets = |i: &Inst| matches!(i, Inst::Pipeline { .. } | Inst::ClusterWait);
         match whole && (n == 1 || self.p.body.iter().any(meets)) {
             true => Ok(()),
             false => Err(format!(

@@ -8,7 +8,7 @@ use crate::bind::schedule::candidate::{Arg, Candidate};
 use crate::bind::schedule::gpu_flat;
 use crate::bind::schedule::renumber::ordered;
 use kernel::{
-    AxisId, AxisTile, Combined, Kernel, Mapping, Place, Schedule, Stmt, TileId, TileProgram,
+    AxisId, AxisTile, Combined, Kernel, Mapping, Place, Role, Schedule, Stmt, TileId, TileProgram,
 };
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn side_by_side(first: &Half, parts: u32) -> Option<Schedule> {
     Some(s)
 }
 
-/// The tiles of the sum: those of the parts, of which the last is shared out.
+/// The tiles of the sum: those of the parts, of which the last is shared out, or beside them an axis that is whole in each.
 fn shares(first: &Half, second: &Kernel) -> Option<Vec<AxisTile>> {
     let s = &first.schedule;
     let n = i64::from(s.cluster());
@@ -43,9 +43,28 @@ fn shares(first: &Half, second: &Kernel) -> Option<Vec<AxisTile>> {
     };
     let tiles = tiles.iter().filter(several).map(named);
     let mut tiles: Vec<AxisTile> = tiles.collect::<Option<_>>()?;
-    let last = tiles.last_mut().filter(|c| c.tile % n == 0)?;
-    last.tile /= n;
+    match tiles.last_mut().filter(|c| c.tile % n == 0) {
+        Some(last) => last.tile /= n,
+        None => tiles.push(whole(second, &tiles, n)?),
+    }
     Some(tiles)
+}
+
+/// The longest axis without a tile that results have and `n` CTAs can share out, with the tile of each.
+fn whole(k: &Kernel, tiles: &[AxisTile], n: i64) -> Option<AxisTile> {
+    let results = || k.operands.iter().filter(|o| o.role == Role::Write);
+    let free = |a: &AxisId| {
+        let summed = k.body.iter().any(|s| s.over().contains(a));
+        let cut = tiles.iter().any(|c| c.axis == *a);
+        !summed && !cut && results().all(|o| o.access.term(*a).is_some())
+    };
+    let axes = (0..k.axes.len() as AxisId).filter(free);
+    let sized = axes.filter_map(|a| Some((k.axes[a as usize].extent.known()?, a)));
+    let (extent, axis) = sized.filter(|(e, _)| *e > 0 && e % n == 0).max()?;
+    Some(AxisTile {
+        axis,
+        tile: extent / n,
+    })
 }
 
 impl InParts<'_> {
