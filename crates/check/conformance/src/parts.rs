@@ -190,6 +190,7 @@ fn taken(first: &TileProgram, k: &Kernel, rng: &mut Rng) -> Option<TileProgram> 
         return None;
     };
     let grid = shares(first, k)?;
+    // Few positions for each thread, which holds all parts of them.
     let (threads, mut spread, mut used) = (g.computing(), vec![], 1);
     for axis in [1, 0] {
         let count = rng.of(&[4u32, 8, 16, 32]).min(threads / used);
@@ -197,7 +198,7 @@ fn taken(first: &TileProgram, k: &Kernel, rng: &mut Rng) -> Option<TileProgram> 
             axis,
             stride: used,
             count,
-            each: rng.of(&[1, 2, 4]),
+            each: rng.of(&[1, 1, 2, 4]),
         });
         used *= count;
     }

@@ -87,7 +87,7 @@ fn parts_in_clusters_agree_with_the_reference() {
         }
     };
     let first = 1000 * testing::Share::cases(20, 1).start;
-    let last = parts_in_clusters(&run, 700_000 + first, seeds(4)).unwrap_or_else(|e| panic!("{e}"));
+    let last = parts_in_clusters(&run, 700_000 + first, seeds(2)).unwrap_or_else(|e| panic!("{e}"));
     println!("from seed {} up to {last}", 700_000 + first);
 }
 

@@ -188,9 +188,6 @@ fn parts_in_clusters_are_assembled() {
     };
     let run = |case: &InParts| {
         let [first, second] = &case.programs;
-        if second.held_registers() > 64 {
-            return Err(Failure::Refused("a thread holds many parts".into()));
-        }
         let text = ptx::in_cluster(first, second, "sm_90a");
         let text = text.map_err(|e| Failure::Refused(e.to_string()))?;
         let (out, said, log) = a.assemble(&text.text, "sm_90a")?;

@@ -118,13 +118,13 @@ fn parts_in_clusters_agree_with_the_reference() {
         Ok(vec![all.pop().expect("results")])
     };
     let first = 1000 * testing::Share::cases(20, 1).start;
-    let last = parts_in_clusters(&run, 600_000 + first, seeds(3)).unwrap_or_else(|e| panic!("{e}"));
+    let last = parts_in_clusters(&run, 600_000 + first, seeds(2)).unwrap_or_else(|e| panic!("{e}"));
     println!("from seed {} up to {last}", 600_000 + first);
 }
 
 /// The body in which the CTAs of a cluster meet: the program's, or that of the pipeline which ends it.
 fn meeting_body(p: &mut Program) -> &mut Vec<Inst> {
-    match p.body.iter().any(|i| *i == Inst::ClusterWait) {
+    match p.body.contains(&Inst::ClusterWait) {
         true => &mut p.body,
         false => pipeline(p),
     }

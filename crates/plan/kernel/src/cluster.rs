@@ -34,6 +34,9 @@ pub struct Kept {
     pub elements: i64,
 }
 
+/// Registers of a thread beside those of its tiles: addresses, and sums under way.
+const OTHERS: u64 = 32;
+
 /// Elements that a CTA keeps at most.
 const MOST: i64 = 1 << 20;
 
@@ -261,9 +264,8 @@ pub fn in_cluster(first: &TileProgram, second: &TileProgram) -> Result<u32, Kern
         axes.map(|a| all.iter().position(|c| c.0 == a.axis))
             .collect()
     };
-    let kept = given.iter().zip(&taken);
-    let placed = kept.map(|(x, y)| at(&one, x) == at(&two, y));
-    let placed = placed.fold(true, |all, x| all && x);
+    let mut kept = given.iter().zip(&taken);
+    let placed = kept.all(|(x, y)| at(&one, x) == at(&two, y));
     let fits = tiles(&one) == tiles(&two) && tasks(first) == tasks(second);
     b.need(placed && fits, rule, || {
         format!(
@@ -280,6 +282,18 @@ pub fn in_cluster(first: &TileProgram, second: &TileProgram) -> Result<u32, Kern
             "{} threads add what {} threads make: use as many",
             threads(second),
             threads(first)
+        )
+    })?;
+    // Both have the registers of the first.
+    let registers = |p: &TileProgram| match &p.schedule().mapping {
+        crate::Mapping::Gpu(g) => u64::from(g.registers),
+        crate::Mapping::Cpu(_) => 0,
+    };
+    let (held, most) = (second.held_registers() + OTHERS, registers(first));
+    b.need(held <= most, rule, || {
+        format!(
+            "its threads need {held} registers, those of '{}' have {most}: use more threads",
+            first.kernel().name
         )
     })?;
     Ok(n)

@@ -144,7 +144,7 @@ impl TileProgram {
         let (k, mut sum) = (self.kernel(), 0u64);
         for (t, tile) in k.tiles.iter().enumerate() {
             let written = k.body.iter().any(|s| s.writes().contains(&(t as TileId)));
-            if self.schedule().place(t as TileId) != Place::Register
+            if self.schedule().place(t as TileId).alone() != Place::Register
                 || !written
                 || tile.dtype == DType::Bool
             {

@@ -108,7 +108,9 @@ pub(super) fn traffic(
             if let (Some(at), true) = (readers[o], loaded[o] > 0.0) {
                 parts[at].add_traffic(pair[1], loaded[o], 0.0);
             }
-            if let (Some(at), false) = (writers[o], m.read[o]) {
+            // What a cluster's CTAs keep goes no further.
+            let kept = p.schedule().gives_parts();
+            if let (Some(at), false) = (writers[o], m.read[o] || kept) {
                 let stored = s.elements[o] * byte_size(operand.dtype);
                 parts[at].add_traffic(pair[1], 0.0, stored);
             }
