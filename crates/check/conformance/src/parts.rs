@@ -194,11 +194,15 @@ fn taken(first: &TileProgram, k: &Kernel, rng: &mut Rng) -> Option<TileProgram> 
     let (threads, mut spread, mut used) = (g.computing(), vec![], 1);
     for axis in [1, 0] {
         let count = rng.of(&[4u32, 8, 16, 32]).min(threads / used);
+        let tile = grid.iter().find(|c| c.axis == axis).map(|c| c.tile);
+        let tile = tile.or(k.axes[axis as usize].extent.known())?;
+        let most = u32::try_from(tile).unwrap_or(1);
+        let each = [4, 2, 1].into_iter().find(|&e| e <= most)?;
         spread.push(Spread {
             axis,
             stride: used,
             count,
-            each: rng.of(&[1, 1, 2, 4]),
+            each: rng.of(&[1, 1, 2, 4]).min(each),
         });
         used *= count;
     }

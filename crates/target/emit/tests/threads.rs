@@ -53,7 +53,6 @@ impl Made {
             tasks: Dim::ONE,
             walkers: 0,
             cluster: 1,
-            combined: kernel::Combined::ByLast,
             faults: vec![],
             body: vec![],
         })

@@ -18,7 +18,7 @@ pub(super) fn check(
 ) -> Result<(), KernelError> {
     staged(k, s, g, b)?;
     clusters(k, s, g, b)?;
-    crate::cluster::check(k, s, b)?;
+    super::parts::check(k, s, b)?;
     let axes: Vec<AxisId> = g.spread.iter().map(|s| s.axis).collect();
     b.need(
         unique(&axes) && axes.iter().all(|&a| (a as usize) < k.axes.len()),

@@ -7,6 +7,7 @@
 //! before; both count as writing.
 mod cluster;
 mod matrix;
+mod meeting;
 mod pipeline;
 mod proxy;
 mod warpgroup;
@@ -127,7 +128,7 @@ struct Machine<'a, M> {
     meeting: usize,
     /// Whether each thread has waited for the kernels before, or need not.
     waited: Vec<bool>,
-    cluster: cluster::Meeting,
+    cluster: meeting::Meeting,
     /// Numbers of the instructions that ask memory, by their address.
     sites: HashMap<*const Inst, usize>,
     /// Steps of threads that are left.
@@ -203,7 +204,7 @@ pub fn run(
         barriers: 0,
         meeting: lanes,
         waited: vec![],
-        cluster: cluster::Meeting::default(),
+        cluster: meeting::Meeting::default(),
         sites,
         left: steps,
     };

@@ -190,9 +190,22 @@ impl Verifier<'_> {
         }
     }
 
-    /// What CTAs of a cluster do with each other beside copies: they meet, read, and meet again.
+    /// What is written to shared memory, and what CTAs of a cluster do with it: they meet, read, and meet again.
     fn cluster_inst(&mut self, i: &Inst, c: Context, own: &mut Vec<Reg>) -> Checked {
         match i {
+            Inst::StoreShared {
+                array,
+                index,
+                values,
+            } => {
+                self.is(*index, Ty::I32)?;
+                if self.met.0 > 0 && self.parts.contains(array) {
+                    return Err(
+                        "what others of the cluster read is written behind their meeting".into(),
+                    );
+                }
+                self.elements(values, self.array(*array)?)
+            }
             Inst::LoadPart {
                 dst,
                 array,
@@ -284,22 +297,10 @@ impl Verifier<'_> {
                     _ => self.all(values, Ty::U32),
                 }
             }
-            Inst::StoreShared {
-                array,
-                index,
-                values,
-            } => {
-                self.is(*index, Ty::I32)?;
-                if self.met.0 > 0 && self.parts.contains(array) {
-                    return Err(
-                        "what others of the cluster read is written behind their meeting".into(),
-                    );
-                }
-                self.elements(values, self.array(*array)?)
-            }
-            Inst::LoadPart { .. } | Inst::ClusterArrive | Inst::ClusterWait => {
-                self.cluster_inst(i, c, own)
-            }
+            Inst::StoreShared { .. }
+            | Inst::LoadPart { .. }
+            | Inst::ClusterArrive
+            | Inst::ClusterWait => self.cluster_inst(i, c, own),
             Inst::For {
                 i,
                 from,

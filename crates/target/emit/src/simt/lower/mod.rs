@@ -81,6 +81,19 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     if schedule.chunk != 1 {
         return fail("chunk", "a CTA takes one task");
     }
+    let program = checked(program, kernel, [whole, map], (&all, caps))?;
+    verified(&program);
+    Ok(program)
+}
+
+/// The program for a mapping that was looked at, whole and without warps that only copy, of a kernel with what is `all` kept.
+fn checked(
+    program: &TileProgram,
+    kernel: &Kernel,
+    [whole, map]: [&GpuMapping; 2],
+    (all, caps): (&[Kept], Caps),
+) -> Result<Program> {
+    let schedule = program.schedule();
     let mut b = Build::new();
     let staged = |p: &Place| p.stages().is_some_and(|n| n > 1);
     let ahead = map.fragment.is_some() || schedule.places.iter().any(staged);
@@ -122,7 +135,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     // What a walk's next task changes is computed in its body.
     l.walk = (whole.walkers > 0).then(|| l.b.open_loop());
     l.grid();
-    l.keeps(&all);
+    l.keeps(all);
     l.homes()?;
     l.zeroed = l.zeroed_tiles();
     match l.copiers {
@@ -139,7 +152,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     } = l;
     let body = finished(&mut b, &operands, (map, caps));
     let body = cluster::met(body, schedule);
-    let program = Program {
+    Ok(Program {
         name: kernel.name.clone(),
         threads: whole.threads,
         registers: map.fragment.map(|_| map.registers),
@@ -154,9 +167,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         walkers: whole.walkers,
         cluster: whole.cluster,
         faults,
-    };
-    verified(&program);
-    Ok(program)
+    })
 }
 
 /// The instructions of a whole program.

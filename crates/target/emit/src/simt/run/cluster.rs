@@ -1,20 +1,8 @@
 //! CTAs of a cluster that read each other's shared memory: each is run to where they meet, and then each from its beginning
 //! on with what the others have there, which is the same as side by side: until they meet none sees the others.
 use super::super::ir::Inst;
+use super::meeting::Meeting;
 use super::{Machine, Memory, StopReason};
-
-/// What a CTA knows of its cluster.
-#[derive(Default)]
-pub(super) struct Meeting {
-    /// The cluster's first task, and shared memory of all of its CTAs where they meet first.
-    peers: Option<(i64, Vec<Vec<Vec<u64>>>)>,
-    /// Whether CTAs are run until they meet.
-    until: bool,
-    /// How often this one has met the others, whether it has arrived, and whether it reads of them since.
-    met: u32,
-    arrived: bool,
-    reads: bool,
-}
 
 fn meets(body: &[Inst]) -> bool {
     body.iter()
