@@ -45,9 +45,24 @@ impl Emulated {
         symbols: &[(&str, i64)],
         buffers: &[Tensor],
     ) -> Result<Vec<Tensor>, String> {
+        self.launch_steps(&[program], text, symbols, buffers)
+    }
+
+    /// Runs `text`, printed from the programs of several steps with as many tasks, whose operands follow each other.
+    ///
+    /// # Errors
+    /// What the emulator found wrong.
+    pub fn launch_steps(
+        &self,
+        programs: &[&TileProgram],
+        text: &Ptx,
+        symbols: &[(&str, i64)],
+        buffers: &[Tensor],
+    ) -> Result<Vec<Tensor>, String> {
         let say = |e: ptx_emulator::PtxError| format!("{e}\n{}", text.text);
         let lookup = |s: &str| symbols.iter().find(|x| x.0 == s).map(|x| x.1);
-        let k = program.kernel();
+        let first = programs.first().ok_or("there is no step")?;
+        let operands = programs.iter().flat_map(|p| &p.kernel().operands);
         let mut m = Machine::new();
         let module = m.load(&text.text).map_err(say)?;
         let mut at = vec![];
@@ -61,7 +76,7 @@ impl Emulated {
         }
         let fault = m.memory.allocate(4, MemoryKind::Device).map_err(say)?;
         m.memory.write(fault, &[0; 4]).map_err(say)?;
-        let tasks = work::tasks(k, program.schedule())
+        let tasks = work::tasks(first.kernel(), first.schedule())
             .eval(&lookup)
             .ok_or("the number of tasks has no value")?;
         let mut l = Launch::new(text.entry.as_str());
@@ -87,7 +102,7 @@ impl Emulated {
             });
         }
         if text.early {
-            l.unfinished = written_before(&mut m, (program, fault), buffers, &at).map_err(say)?;
+            l.unfinished = written_before(&mut m, (programs, fault), buffers, &at).map_err(say)?;
         }
         if tasks > 0 {
             let out = m.run(&module, &l).map_err(say)?;
@@ -110,7 +125,7 @@ impl Emulated {
             return Err(format!("fault {code:?}"));
         }
         let mut out = vec![];
-        for ((o, b), a) in k.operands.iter().zip(buffers).zip(at) {
+        for ((o, b), a) in operands.zip(buffers).zip(at) {
             if o.role == Role::Write {
                 let bytes = m.memory.read(a, b.bytes().len()).map_err(say)?;
                 out.push(
@@ -168,17 +183,20 @@ $end:
 /// What is under way where kernels before wrote everything that a program touches and that is no constant, faults included.
 fn written_before(
     m: &mut Machine,
-    (program, fault): (&TileProgram, u64),
+    (programs, fault): (&[&TileProgram], u64),
     buffers: &[Tensor],
     at: &[u64],
 ) -> Result<Unfinished, PtxError> {
-    let constants = match &program.schedule().mapping {
-        Mapping::Gpu(g) => g.constants.as_slice(),
-        Mapping::Cpu(_) => &[],
-    };
+    let (mut constants, mut before) = (vec![], 0);
+    for p in programs {
+        if let Mapping::Gpu(g) = &p.schedule().mapping {
+            constants.extend(g.constants.iter().map(|&c| before + usize::from(c)));
+        }
+        before += p.kernel().operands.len();
+    }
     let module = m.load(REWRITE)?;
     let own = at.iter().zip(buffers).enumerate();
-    let own = own.filter(|(n, _)| !constants.iter().any(|&c| usize::from(c) == *n));
+    let own = own.filter(|(n, _)| !constants.contains(n));
     let mut list: Vec<(u64, usize)> = own
         .map(|(_, (&a, b))| (a, b.bytes().len().div_ceil(4).max(1)))
         .collect();

@@ -11,6 +11,7 @@ mod emulated;
 mod families;
 mod matrix;
 mod on_device;
+mod parts;
 mod rng;
 mod scalars;
 mod schedules;
@@ -29,6 +30,7 @@ pub use matrix::{
 #[cfg(target_os = "linux")]
 pub use on_device::Guarded;
 pub use on_device::{OnDevice, OneStep};
+pub use parts::{InParts, in_parts, parts_in_clusters};
 pub use rng::Rng;
 pub use scalars::scalars;
 pub use schedules::{cpu_schedule, cpu_schedules, gpu_schedules};

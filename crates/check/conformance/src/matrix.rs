@@ -414,6 +414,7 @@ fn mapping(
         copiers: 0,
         walkers: 0,
         cluster: 1,
+        combined: kernel::Combined::ByLast,
         store_bytes: 0,
         rows: rows.to_vec(),
         columns,

@@ -230,6 +230,7 @@ pub fn gpu_schedules(
                 copiers: 0,
                 walkers: 0,
                 cluster: 1,
+                combined: kernel::Combined::ByLast,
                 store_bytes: 0,
                 rows: vec![],
                 columns: vec![],

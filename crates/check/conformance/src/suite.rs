@@ -68,7 +68,7 @@ fn random(d: DType, n: usize, l: Limits, rng: &mut Rng) -> Result<Tensor, String
 }
 
 /// Whether `got` is as near `want` as `l` says, by the largest finite magnitude in `want`.
-fn agrees(want: &Tensor, got: &Tensor, l: Limits) -> Result<(), String> {
+pub(crate) fn agrees(want: &Tensor, got: &Tensor, l: Limits) -> Result<(), String> {
     if want.len() != got.len() {
         return Err(format!("{} elements, {} wanted", got.len(), want.len()));
     }

@@ -3,8 +3,9 @@
 use emit::ptx;
 use kernel::TileProgram;
 use shopfloor_conformance::{
-    Emulated, Rng, attending, boxed_windows, cases, clustered_product, copied_ahead, in_clusters,
-    matrix_schedules, run, scalars, seeds, special, special_images, with_clusters,
+    Emulated, Failure, InParts, Rng, attending, boxed_windows, cases, clustered_product,
+    copied_ahead, in_clusters, in_parts, matrix_schedules, parts_in_clusters, run, scalars, seeds,
+    special, special_images, with_clusters,
 };
 use tensor::Tensor;
 
@@ -49,6 +50,96 @@ fn clusters_agree_with_the_reference() {
     let last = in_clusters(&Emulated::on("sm_90a"), 400_000 + first, seeds(16));
     let last = last.unwrap_or_else(|e| panic!("{e}"));
     println!("from seed {} up to {last}", 400_000 + first);
+}
+
+/// What a launch of both steps gives.
+fn in_one_launch(subject: &Emulated, case: &InParts) -> Result<Vec<Tensor>, Failure> {
+    let [first, second] = &case.programs;
+    let text = ptx::in_cluster(first, second, "sm_90a");
+    let text = text.map_err(|e| Failure::Refused(e.to_string()))?;
+    let got = subject.launch_steps(&[first, second], &text, &[], &case.buffers);
+    got.map_err(Failure::Broken)
+}
+
+/// What a launch of each gives, which hands parts over in memory.
+fn one_by_one(subject: &Emulated, case: &InParts) -> Result<Vec<Tensor>, Failure> {
+    let [first, second] = &case.programs;
+    let launched = |p: &TileProgram, given: &[Tensor]| {
+        let text = ptx::emit(p, "sm_90a").map_err(|e| Failure::Refused(e.to_string()))?;
+        let got = subject.launch(p, &text, &[], given);
+        got.map_err(Failure::Broken)
+    };
+    let (given, own) = case.buffers.split_at(first.kernel().operands.len());
+    let parts = launched(first, given)?;
+    launched(second, &[&parts, &own[1..]].concat())
+}
+
+/// Also, bits are those of two launches that hand parts over in memory.
+#[test]
+fn parts_in_clusters_agree_with_the_reference() {
+    let subject = Emulated::on("sm_90a");
+    let run = |case: &InParts| {
+        let got = in_one_launch(&subject, case)?;
+        let apart = one_by_one(&subject, case)?;
+        match got.last().map(Tensor::bytes) == apart.last().map(Tensor::bytes) {
+            true => Ok(got),
+            false => Err(Failure::Broken("two launches give other bits".into())),
+        }
+    };
+    let first = 1000 * testing::Share::cases(20, 1).start;
+    let last = parts_in_clusters(&run, 700_000 + first, seeds(2)).unwrap_or_else(|e| panic!("{e}"));
+    println!("from seed {} up to {last}", 700_000 + first);
+}
+
+/// What the CTAs of a cluster meet for: parts that are there before others read them, and shared memory that nobody leaves
+/// before they have.
+#[test]
+fn parts_that_are_not_waited_for_are_found_out() {
+    let subject = Emulated::on("sm_90a");
+    let (arrives, waits) = (
+        "\tbarrier.cluster.arrive.release;\n",
+        "\tbarrier.cluster.wait.acquire;\n",
+    );
+    let (mut found, mut seed) = (vec![], 900_000);
+    while found.len() < 3 {
+        let all = in_parts(&mut Rng::new(seed)).unwrap_or_else(|e| panic!("{e}"));
+        found.extend(all.into_iter().filter_map(|case| {
+            let [first, second] = &case.programs;
+            let text = ptx::in_cluster(first, second, "sm_90a").ok()?;
+            Some((case, text))
+        }));
+        seed += 1;
+    }
+    for (case, text) in &found[..3] {
+        let [first, second] = &case.programs;
+        let launch = |changed: String| {
+            let changed = ptx::Ptx {
+                text: changed,
+                ..text.clone()
+            };
+            subject.launch_steps(&[first, second], &changed, &[], &case.buffers)
+        };
+        launch(text.text.clone()).unwrap_or_else(|e| panic!("{e}"));
+        let own = |s: &str| text.text.matches(s).count();
+        assert_eq!([own(arrives), own(waits)], [2, 2], "{}", text.text);
+        let at = |s: &str, n: usize| text.text.match_indices(s).nth(n).expect("it").0;
+        let without = |list: [(usize, usize); 2]| {
+            let mut t = text.text.clone();
+            for (at, n) in list {
+                t.replace_range(at..at + n, "");
+            }
+            t
+        };
+        let both = |n: usize| [(at(waits, n), waits.len()), (at(arrives, n), arrives.len())];
+        for (n, what) in ["before others read", "before it ends"]
+            .into_iter()
+            .enumerate()
+        {
+            assert!(launch(without(both(n))).is_err(), "no meeting {what}");
+        }
+        let relaxed = text.text.replacen("arrive.release", "arrive.relaxed", 1);
+        assert!(launch(relaxed).is_err(), "a meeting that orders nothing");
+    }
 }
 
 /// Programs in clusters whose pieces come to every stage again, with buffers of zeros.

@@ -2,8 +2,8 @@
 use emit::ptx;
 use kernel::TileProgram;
 use shopfloor_conformance::{
-    Failure, Picks, Rng, Subject, arch, attending, boxed_windows, cases, copied_ahead, in_clusters,
-    run, seeds,
+    Failure, InParts, Picks, Rng, Subject, arch, attending, boxed_windows, cases, copied_ahead,
+    in_clusters, parts_in_clusters, run, seeds,
 };
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -179,6 +179,34 @@ fn assembled_of_kind(name: &str, programs: OfKind, seed: u64) {
 #[test]
 fn clusters_are_assembled() {
     assembled_of_kind("ptxas: clusters", in_clusters, 500_000);
+}
+
+#[test]
+fn parts_in_clusters_are_assembled() {
+    let Some(a) = assembler("ptxas: parts in clusters", 1) else {
+        return;
+    };
+    let run = |case: &InParts| {
+        let [first, second] = &case.programs;
+        let text = ptx::in_cluster(first, second, "sm_90a");
+        let text = text.map_err(|e| Failure::Refused(e.to_string()))?;
+        let (out, said, log) = a.assemble(&text.text, "sm_90a")?;
+        // Random schedules may hold more than there are registers; that is theirs to answer for.
+        let mut alone = 0;
+        for p in [first, second] {
+            let plain = ptx::emit(p, "sm_90a").map_err(|e| Failure::Broken(e.to_string()))?;
+            let (_, _, log) = a.assemble(&plain.text, "sm_90a")?;
+            alone = alone.max(registers(&log).unwrap_or(0));
+        }
+        let fits = alone > 192 || spilled(&log) == Some(0);
+        match out.status.success() && !said.contains("warning") && !log.contains("(C75") && fits {
+            true => Ok(vec![]),
+            false => Err(Failure::Broken(format!("{said}\n{}", text.text))),
+        }
+    };
+    let first = 1000 * testing::Share::cases(20, 1).start;
+    let last = parts_in_clusters(&run, 800_000 + first, seeds(3)).unwrap_or_else(|e| panic!("{e}"));
+    println!("from seed {} up to {last}", 800_000 + first);
 }
 
 #[test]

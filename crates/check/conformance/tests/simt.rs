@@ -4,9 +4,10 @@ use emit::simt::{self, Caps, Program};
 use emit::wgsl;
 use kernel::{Mapping, TileProgram};
 use shopfloor_conformance::{
-    Rng, attending, boxed_windows, cases, clustered_product, copied_ahead, in_clusters,
-    matrix_schedules, run, scalars, seeds, simt as threads, simt::Interpreter, special,
-    special_images, warpgroup_product, with_clusters, with_image,
+    Failure, InParts, Rng, attending, boxed_windows, cases, clustered_product, copied_ahead,
+    in_clusters, in_parts, matrix_schedules, parts_in_clusters, run, scalars, seeds,
+    simt as threads, simt::Interpreter, special, special_images, warpgroup_product, with_clusters,
+    with_image,
 };
 use std::sync::Arc;
 use tensor::Tensor;
@@ -96,6 +97,88 @@ fn clusters_agree_with_the_reference() {
     let first = 1000 * testing::Share::cases(20, 1).start;
     let last = in_clusters(&subject, 300_000 + first, seeds(8)).unwrap_or_else(|e| panic!("{e}"));
     println!("from seed {} up to {last}", 300_000 + first);
+}
+
+/// What a target with all that threads do together can do.
+const MATRIX: Caps = Caps {
+    shuffle: 32,
+    copies: true,
+    warpgroups: true,
+    dependents: true,
+};
+
+#[test]
+fn parts_in_clusters_agree_with_the_reference() {
+    let run = |case: &InParts| {
+        let [first, second] = &case.programs;
+        let p = simt::in_cluster(first, second, MATRIX);
+        let p = p.map_err(|e| Failure::Refused(e.to_string()))?;
+        let mut all = case.buffers.clone();
+        threads::run(&p, &|_| None, &mut all).map_err(|e| Failure::Broken(format!("{e}\n{p}")))?;
+        Ok(vec![all.pop().expect("results")])
+    };
+    let first = 1000 * testing::Share::cases(20, 1).start;
+    let last = parts_in_clusters(&run, 600_000 + first, seeds(2)).unwrap_or_else(|e| panic!("{e}"));
+    println!("from seed {} up to {last}", 600_000 + first);
+}
+
+/// The body in which the CTAs of a cluster meet: the program's, or that of the pipeline which ends it.
+fn meeting_body(p: &mut Program) -> &mut Vec<Inst> {
+    match p.body.contains(&Inst::ClusterWait) {
+        true => &mut p.body,
+        false => pipeline(p),
+    }
+}
+
+/// Takes meeting number `n` out of a body.
+fn unmet(body: &mut Vec<Inst>, n: usize) {
+    for own in [Inst::ClusterWait, Inst::ClusterArrive] {
+        let mut all = body.iter().enumerate().filter(|(_, i)| **i == own);
+        let at = all.nth(n).expect("a meeting").0;
+        body.remove(at);
+    }
+}
+
+#[test]
+fn clusters_that_do_not_meet_around_their_parts_are_refused() {
+    let (mut found, mut seed) = (vec![], 910_000);
+    while found.len() < 4 {
+        let all = in_parts(&mut Rng::new(seed)).unwrap_or_else(|e| panic!("{e}"));
+        let [one, two] = [0, 1];
+        found.extend(all.into_iter().filter_map(|case| {
+            let p = simt::in_cluster(&case.programs[one], &case.programs[two], MATRIX);
+            Some((p.ok()?, case.buffers))
+        }));
+        seed += 1;
+    }
+    for (whole, buffers) in &found[..4] {
+        let broken = |words: &str, run: &str, change: &dyn Fn(&mut Vec<Inst>)| {
+            let mut p = whole.clone();
+            change(meeting_body(&mut p));
+            let e = simt::verify::verify(&p).expect_err(words);
+            assert!(e.contains(words), "{words}: {e}");
+            let e = threads::run(&p, &|_| None, &mut buffers.clone()).expect_err(run);
+            assert!(e.contains(run), "{run}: {e}");
+        };
+        broken("does not stand between", "have not met", &|body| {
+            unmet(body, 0);
+        });
+        broken(
+            "a CTA ends before others",
+            "may end before others",
+            &|body| {
+                unmet(body, 1);
+            },
+        );
+        // They say that they have read what they have not.
+        broken("does not stand between", "have not met", &|body| {
+            let mut arrivals = body.iter().enumerate();
+            let early = arrivals.position(|(_, i)| *i == Inst::ClusterWait);
+            let last = body.iter().rposition(|i| *i == Inst::ClusterArrive);
+            let i = body.remove(last.expect("an arrival"));
+            body.insert(early.expect("a meeting") + 1, i);
+        });
+    }
 }
 
 /// A program whose CTAs copy runs, or boxes, together.

@@ -154,6 +154,7 @@ fn doubled(n: i64) -> TileProgram {
             copiers: 0,
             walkers: 0,
             cluster: 1,
+            combined: kernel::Combined::ByLast,
             store_bytes: 0,
             rows: vec![],
             columns: vec![],

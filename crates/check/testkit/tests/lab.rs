@@ -184,7 +184,12 @@ fn cluster(plan: &Plan) -> u32 {
 fn clusters_are_chosen_where_l2_bounds_a_product() {
     let bf16 = (DType::BF16, Precision::default());
     let tf32 = (DType::F32, Precision::Tf32);
-    let target = || emit::ptx::target("sm_90a");
+    let target = || {
+        // Clusters that add parts are another choice.
+        let mut t = emit::ptx::target("sm_90a");
+        t.gpu.iter_mut().for_each(|g| g.cluster_parts.clear());
+        t
+    };
     let mut plain = target();
     plain.gpu.iter_mut().for_each(|g| g.clusters.clear());
     let few = lab::ROWS.into_iter().map(|rows| [rows, lab::WIDE]);
@@ -222,6 +227,67 @@ fn clusters_are_chosen_where_l2_bounds_a_product() {
     // In tiles of 16 to 256 both have odd numbers of them.
     let odd = plan_of(&product_model(bf16, [528, 4112]), target());
     assert_eq!(cluster(&odd), 1);
+}
+
+/// The two steps of a plan of which one makes parts of sums and the other adds them in the cluster, where there are such.
+fn in_cluster(plan: &Plan) -> Option<[TileProgram; 2]> {
+    let program = |s: &Step| match &s.work {
+        StepWork::Kernel {
+            kernel, schedule, ..
+        } => TileProgram::new(kernel.clone(), schedule.clone()).ok(),
+        StepWork::Host { .. } => None,
+    };
+    plan.blocks().find_map(|b| {
+        let joined = |w: &&[Step]| w[1].joined;
+        let pairs = b.steps.windows(2).filter(joined);
+        let mut pairs = pairs.filter_map(|w| Some([program(&w[0])?, program(&w[1])?]));
+        pairs.find(|p| p[0].schedule().gives_parts())
+    })
+}
+
+/// Seconds of all steps of a plan.
+fn all_s(plan: &Plan) -> f64 {
+    plan.blocks().map(|b| b.predicted.time_s).sum()
+}
+
+/// Products of few rows are split, and their parts added in a cluster where that is predicted to take less than by the last
+/// CTA to arrive; nothing takes longer with that choice. What is chosen is assembled without spills.
+#[test]
+fn parts_are_added_in_clusters_where_that_takes_less() {
+    let target = || emit::ptx::target("sm_90a");
+    let mut plain = target();
+    plain.gpu.iter_mut().for_each(|g| g.cluster_parts.clear());
+    let mut chosen = vec![];
+    for [rows, k, n] in [
+        [1i64, 2048, 2048],
+        [1, 8192, 2048],
+        [16, 2048, 2048],
+        [16, 8192, 2048],
+        [64, 4096, 4096],
+        [64, 8192, 1024],
+    ] {
+        let w = Tensor::zeros(DType::BF16, &[k as usize, n as usize]).expect("memory");
+        let model = lab::model(rows, w, Precision::default()).expect("a model");
+        let [with, without] = [target(), plain.clone()].map(|t| plan_of(&model, t));
+        let [a, b] = [&with, &without].map(all_s);
+        let found = in_cluster(&with);
+        println!(
+            "{rows} x {k} x {n}: clusters of {}, {} steps, predicted {:.2} us, {:.2} without",
+            found.as_ref().map_or(1, |p| p[0].schedule().cluster()),
+            with.blocks().map(|b| b.steps.len()).sum::<usize>(),
+            a * 1e6,
+            b * 1e6
+        );
+        assert!(a <= b * 1.000_001, "{rows} x {k} x {n}: {a} s, {b} without");
+        assert!(in_cluster(&without).is_none());
+        if let Some([first, second]) = &found {
+            chosen.push([rows, k, n]);
+            let both = emit::ptx::joined(&[first, second], "sm_90a").expect("a text");
+            assert!(both.text.contains("mapa.shared::cluster"), "{}", both.text);
+            machine_code(&both.text, 0);
+        }
+    }
+    assert!(!chosen.is_empty());
 }
 
 /// A product of one row takes what its matrix was measured to be read in, by as many CTAs, threads and loads at once.

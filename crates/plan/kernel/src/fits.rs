@@ -34,7 +34,12 @@ impl TileProgram {
                 format!("{} has no form for {what}", target.name)
             })?;
         }
-        let clusters = g.cluster == 1 || gpu.clusters.contains(&g.cluster);
+        let parts = self.schedule().gives_parts() || self.schedule().adds_parts();
+        let legal = match parts {
+            true => &gpu.cluster_parts,
+            false => &gpu.clusters,
+        };
+        let clusters = g.cluster == 1 || legal.contains(&g.cluster);
         b.need(clusters, "cluster", || {
             format!(
                 "{} has no clusters of {} CTAs; use 1",
@@ -126,7 +131,8 @@ impl TileProgram {
                 .saturating_mul(bits)
                 .div_ceil(8)
         });
-        bytes.fold(0, u64::saturating_add)
+        let kept = crate::cluster::kept_bytes(self.kernel(), self.schedule());
+        bytes.fold(kept, u64::saturating_add)
     }
 
     /// 32-bit registers that the register tiles of one thread take, if all of them were alive at once;
@@ -138,7 +144,7 @@ impl TileProgram {
         let (k, mut sum) = (self.kernel(), 0u64);
         for (t, tile) in k.tiles.iter().enumerate() {
             let written = k.body.iter().any(|s| s.writes().contains(&(t as TileId)));
-            if self.schedule().place(t as TileId) != Place::Register
+            if self.schedule().place(t as TileId).alone() != Place::Register
                 || !written
                 || tile.dtype == DType::Bool
             {

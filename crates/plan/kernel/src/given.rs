@@ -2,8 +2,8 @@
 //! reads it behind the statements; the planner takes it instead of searching.
 use crate::parse::{Read, axes, axis, cut, dim, dtype, fail, operand, split};
 use crate::{
-    AxisTile, Code, CpuMapping, Factors, Fragment, GpuMapping, Kernel, KernelError, Mapping,
-    MicroKernel, Place, Schedule, Spread, Swizzle, TileId, TileProgram, text,
+    AxisTile, Code, Combined, CpuMapping, Factors, Fragment, GpuMapping, Kernel, KernelError,
+    Mapping, MicroKernel, Place, Schedule, Spread, Swizzle, TileId, TileProgram, text,
 };
 use layout::{DType, Dim};
 use serde::{Deserialize, Serialize};
@@ -285,6 +285,7 @@ fn gpu(k: &Kernel, text: &str) -> Read<Mapping> {
         copiers,
         walkers: 0,
         cluster: 1,
+        combined: Combined::ByLast,
         rows,
         columns,
         fragment: fragment(instruction.trim())?,
@@ -313,6 +314,8 @@ fn gpu(k: &Kernel, text: &str) -> Read<Mapping> {
         } else if let Some((a, b)) = inside(piece, "constants ", "") {
             let names = piece[a..b].split(',');
             made.constants = names.map(|name| operand(k, name)).collect::<Read<_>>()?;
+        } else if piece.trim() == text::PARTS {
+            made.combined = Combined::InCluster;
         } else if piece.trim() == text::TRIGGERS {
             made.triggers = true;
         } else if let Some(s) = spread(k, piece.trim())? {
@@ -346,6 +349,7 @@ fn place(text: &str) -> Read<Place> {
         "in place" => return Ok(Place::InPlace),
         "in registers" => return Ok(Place::Register),
         "where it is used" => return Ok(Place::Recompute),
+        "in the cluster" => return Ok(Place::Cluster),
         _ => {}
     }
     let shared = text

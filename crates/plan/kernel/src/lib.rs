@@ -10,6 +10,7 @@
 mod build;
 mod bytes;
 mod call;
+mod cluster;
 mod code;
 mod error;
 mod factors;
@@ -18,6 +19,7 @@ mod forms;
 mod given;
 mod kernel;
 mod lower;
+mod paired;
 mod parse;
 mod read;
 mod recompute;
@@ -35,6 +37,7 @@ pub mod work;
 pub use build::KernelBuilder;
 pub use bytes::whole_bytes;
 pub use call::{Called, Declared, Number, Template};
+pub use cluster::{Kept, KeptAxis, kept_bytes};
 pub use code::Code;
 pub use error::KernelError;
 pub use factors::{NEAR_BF16, NEAR_TF32, PARTS_DEPTH, PARTS_SCALE};
@@ -44,10 +47,11 @@ pub use kernel::{
     Access, Axis, AxisId, AxisTile, Bound, Family, Indexed, Kernel, Label, Node, Operand,
     OperandId, Rescale, Role, Stmt, Term, Tile, TileId, TileIds,
 };
+pub use paired::in_cluster;
 pub use recompute::recomputable;
 pub use schedule::{
-    CpuMapping, Factors, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Spread,
-    Swizzle, WARP_ROWS, ctas,
+    Combined, CpuMapping, Factors, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule,
+    Spread, Swizzle, WARP_ROWS, ctas,
 };
 pub use seen::{Edge, Seen};
 pub use shape::Shape;

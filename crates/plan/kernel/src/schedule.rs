@@ -39,6 +39,21 @@ pub enum Place {
     },
     /// Nowhere: a tile that a `Map` or `Relabel` defines is computed anew wherever it is read.
     Recompute,
+    /// A loaded tile of the parts of a sum: each part is in the shared memory of one CTA of the cluster, where the step
+    /// before in the same launch left it ([`Combined::InCluster`]). In a launch of its own the step reads the operand.
+    Cluster,
+}
+
+/// How the parts of a sum, which the tasks of a kernel make, come together in one launch with the step that adds them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Combined {
+    /// Through memory: of the CTAs that make parts of one sum the last to arrive adds them.
+    #[default]
+    ByLast,
+    /// The CTAs of a cluster make the parts of one sum, and each adds its share of the elements, which it reads from the
+    /// shared memory of all of them.
+    InCluster,
 }
 
 impl Place {
@@ -48,7 +63,7 @@ impl Place {
             Place::Shared { stages, .. }
             | Place::Image { stages }
             | Place::Tensor { stages, .. } => Some(stages),
-            Place::InPlace | Place::Register | Place::Recompute => None,
+            Place::InPlace | Place::Register | Place::Recompute | Place::Cluster => None,
         }
     }
 
@@ -56,6 +71,14 @@ impl Place {
     pub fn by_threads(self) -> Place {
         match self {
             Place::Tensor { swizzle, stages } => Place::Shared { swizzle, stages },
+            place => place.alone(),
+        }
+    }
+
+    /// The same place for a CTA without a cluster.
+    pub fn alone(self) -> Place {
+        match self {
+            Place::Cluster => Place::Register,
             place => place,
         }
     }
@@ -264,10 +287,15 @@ pub struct GpuMapping {
     #[serde(default)]
     pub walkers: u32,
     /// CTAs of a cluster, which have neighbouring tasks ([`Schedule::neighbours`]): of each piece of a factor that these
-    /// read alike ([`Schedule::is_multicast`]) each CTA copies its share, to the shared memory of all of them. 1: each copies
-    /// for itself, as it does in a launch of several steps and where a kernel stays.
+    /// read alike ([`Schedule::is_multicast`]) each CTA copies its share, to the shared memory of all of them; or they make
+    /// the parts of one sum ([`GpuMapping::combined`]), or add them ([`Place::Cluster`]). 1: each CTA is for itself, as it is
+    /// in a launch of other steps and where a kernel stays.
     #[serde(default = "once")]
     pub cluster: u32,
+    /// How the parts of sums that it makes come together, where it makes such: the parts of one sum are those of a cluster,
+    /// or go through memory.
+    #[serde(default)]
+    pub combined: Combined,
     /// The accumulator's row axes (outermost first).
     pub rows: Vec<AxisId>,
     /// The accumulator's column axes.
@@ -371,6 +399,7 @@ impl GpuMapping {
             copiers: 0,
             walkers: 0,
             cluster: 1,
+            combined: Combined::ByLast,
             ..self.clone()
         }
     }
@@ -482,12 +511,30 @@ impl Schedule {
         }
     }
 
+    /// Whether the CTAs of a cluster make the parts of one sum, each in its shared memory.
+    pub fn gives_parts(&self) -> bool {
+        matches!(&self.mapping, Mapping::Gpu(g) if g.combined == Combined::InCluster)
+    }
+
+    /// Whether the CTAs of a cluster add what the step before left in their shared memory.
+    pub fn adds_parts(&self) -> bool {
+        self.places.contains(&Place::Cluster)
+    }
+
+    /// CTAs that copy to each other's shared memory.
+    pub fn among(&self) -> u32 {
+        match self.gives_parts() || self.adds_parts() {
+            true => 1,
+            false => self.cluster(),
+        }
+    }
+
     /// Whether the CTAs of a cluster copy tile `t`, as which `operand` is loaded, together: one copy brings a piece, and it is
     /// the same for tasks that are neighbours.
     pub fn is_multicast(&self, kernel: &crate::Kernel, t: TileId, operand: OperandId) -> bool {
         let at_once = matches!(self.place(t), Place::Image { .. } | Place::Tensor { .. });
         let alike = |c: AxisTile| !kernel.depends(operand).contains(&c.axis);
-        self.cluster() > 1 && at_once && self.neighbours().is_some_and(alike)
+        self.cluster() > 1 && !self.gives_parts() && at_once && self.neighbours().is_some_and(alike)
     }
 
     /// PTX of the user's that is launched in place of what is printed.

@@ -96,6 +96,9 @@ pub struct GpuTarget {
     /// CTAs of a cluster to choose from, beside 1: such warps copy what all of them read.
     #[serde(default)]
     pub clusters: Vec<u32>,
+    /// CTAs of a cluster to choose from that make the parts of one sum and add them from each other's shared memory.
+    #[serde(default)]
+    pub cluster_parts: Vec<u32>,
     /// Whether such warps can copy boxes of tensors ([`crate::Place::Tensor`]).
     #[serde(default)]
     pub boxes: bool,

@@ -3,8 +3,8 @@
 //! schedule, by serde.)
 use crate::parse::{read_map, short_monoid};
 use crate::{
-    Access, AxisId, Edge, Kernel, Mapping, Node, OperandId, Place, Role, Seen, Stmt, Swizzle,
-    TileId, TileProgram,
+    Access, AxisId, Combined, Edge, Kernel, Mapping, Node, OperandId, Place, Role, Seen, Stmt,
+    Swizzle, TileId, TileProgram,
 };
 use expr::{Expr, Names};
 use layout::DType;
@@ -167,6 +167,9 @@ fn address(k: &Kernel, a: &Access) -> String {
     out
 }
 
+/// What a mapping says whose clusters make the parts of one sum ([`Combined::InCluster`]).
+pub(crate) const PARTS: &str = "each a part";
+
 /// What a mapping says that has [`crate::GpuMapping::triggers`].
 pub(crate) const TRIGGERS: &str = "the next kernel before stores";
 
@@ -216,9 +219,10 @@ pub(crate) fn mapping(k: &Kernel, m: &Mapping) -> String {
                     0 => String::new(),
                     n => format!(", {n} CTAs that walk"),
                 },
-                match g.cluster {
-                    1 => String::new(),
-                    n => format!(", clusters of {n} CTAs"),
+                match (g.cluster, g.combined) {
+                    (1, Combined::ByLast) => String::new(),
+                    (n, Combined::ByLast) => format!(", clusters of {n} CTAs"),
+                    (n, Combined::InCluster) => format!(", clusters of {n} CTAs, {PARTS}"),
                 },
                 match g.constants.as_slice() {
                     [] => String::new(),
@@ -245,6 +249,7 @@ pub(crate) fn place(p: Place) -> String {
         Place::InPlace => "in place".into(),
         Place::Register => "in registers".into(),
         Place::Recompute => "where it is used".into(),
+        Place::Cluster => "in the cluster".into(),
         Place::Shared { swizzle, stages } => {
             format!("in shared, {stages} stages{}", swizzled(swizzle))
         }

@@ -1,6 +1,6 @@
 //! Tile programs: a kernel with its schedule, as loops over statements on whole tiles. Made only by
 //! [`TileProgram::new`], which verifies; executors, emitters and the cost model read it.
-use crate::{AxisTile, Kernel, KernelError, Mapping, Node, Schedule, lower};
+use crate::{AxisTile, Combined, Kernel, KernelError, Mapping, Node, Place, Schedule, lower};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A kernel with its schedule as a program over tiles: the one description that every reader uses.
@@ -127,6 +127,43 @@ impl TileProgram {
         };
         if let Mapping::Gpu(g) = &mut schedule.mapping {
             g.cluster = 1;
+            g.combined = Combined::ByLast;
+        }
+        TileProgram {
+            schedule: schedule.into(),
+            ..self.clone()
+        }
+    }
+
+    /// The same with threads that copy what tensor copies bring, in the same clusters.
+    pub fn without_tensors(&self) -> TileProgram {
+        let threads = |p: &Place| match p {
+            Place::Tensor { .. } => p.by_threads(),
+            p => *p,
+        };
+        let schedule = Schedule {
+            places: self.schedule.places.iter().map(threads).collect(),
+            ..Schedule::clone(&self.schedule)
+        };
+        TileProgram {
+            schedule: schedule.into(),
+            ..self.clone()
+        }
+    }
+
+    /// The same with parts of sums that go through memory, for a launch of this step alone.
+    pub fn alone(&self) -> TileProgram {
+        let s = &self.schedule;
+        if !s.gives_parts() && !s.adds_parts() {
+            return self.clone();
+        }
+        let mut schedule = Schedule {
+            places: s.places.iter().map(|p| p.alone()).collect(),
+            ..Schedule::clone(s)
+        };
+        if let Mapping::Gpu(g) = &mut schedule.mapping {
+            g.cluster = 1;
+            g.combined = Combined::ByLast;
         }
         TileProgram {
             schedule: schedule.into(),

@@ -28,6 +28,7 @@ fn target(kind: TargetKind, shared_bytes: u64) -> Target {
             copiers: vec![],
             walking: false,
             clusters: vec![],
+            cluster_parts: vec![],
             boxes: false,
             store_bytes: 0,
             fragments: vec![],

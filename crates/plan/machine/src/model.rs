@@ -543,6 +543,10 @@ pub struct Limits {
     /// programming guide's); empty where the two are separate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shared_carveouts: Vec<u64>,
+    /// Sizes of clusters of CTAs, rising, and how many multiprocessors clusters of that size have at once at most, where not
+    /// all do: those of a cluster are of one GPC.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clustered: Vec<[u64; 2]>,
     /// Registers of one CTA at most, where that is less than an SM has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registers_per_cta: Option<Sourced<u64>>,
@@ -555,6 +559,14 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// How many of so many workers clusters of `size` CTAs have at once.
+    pub fn clustered(&self, size: u32, workers: usize) -> usize {
+        let known = self.clustered.iter().rev();
+        let mut least = known.filter(|c| c[0] <= size.into());
+        let most = least.next().and_then(|c| usize::try_from(c[1]).ok());
+        most.map_or(workers, |n| workers.min(n)).max(1)
+    }
+
     /// Whether nothing is limited (a CPU).
     pub fn is_empty(&self) -> bool {
         *self == Limits::default()

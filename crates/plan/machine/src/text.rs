@@ -296,6 +296,13 @@ impl Checker<'_> {
         if l.shared_carveouts.windows(2).any(|w| w[0] >= w[1]) {
             return self.fail("limits.shared_carveouts", "sizes must rise");
         }
+        let rising = l.clustered.windows(2).all(|w| w[0][0] < w[1][0]);
+        if !rising || l.clustered.iter().any(|c| c.contains(&0)) {
+            return self.fail(
+                "limits.clustered",
+                "sizes must rise, and some multiprocessors have such clusters",
+            );
+        }
         Ok(())
     }
     fn level(&self, i: usize, l: &Level, all: &[Level]) -> Result<(), MachineError> {

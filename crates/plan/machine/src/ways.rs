@@ -104,8 +104,8 @@ pub struct KernelSpan {
     pub alone: f64,
     /// Cycles that the CTAs which a multiprocessor holds take when their warps go in step.
     pub in_step: f64,
-    /// Where steps are launched it is part of the launch before it, as which it takes so many hand-overs; `None` with a
-    /// launch of its own.
+    /// Where steps are launched it is part of the launch before it, as which it takes so many hand-overs, none where the
+    /// CTAs of a cluster hand over, which their launch is priced with; `None` with a launch of its own.
     pub handovers: Option<u64>,
     /// Bytes that it reads, each once.
     #[serde(default)]
@@ -336,7 +336,11 @@ impl Pricing<'_> {
                 ) if !first => {
                     let seconds = *times as f64 * self.m.costs.handoff_s.value + k.body_s;
                     gpu += seconds;
-                    free_s += self.free_s(k, seconds);
+                    free_s = match (k.triggers, triggered) {
+                        (true, _) | (_, false) => 0.0,
+                        _ => free_s + self.free_s(k, seconds),
+                    };
+                    triggered |= k.triggers;
                 }
                 Leg::Kernel(k) if way == Way::Graph => {
                     let (node, early) = match first {

@@ -149,13 +149,18 @@ pub enum TileMap {
     },
     /// Task `t` of `n` needs tasks `t`, `t + n`, `t + 2 n`, ...: those that make parts of one sum.
     Interleaved,
+    /// Task `t` needs tasks `t / size * size ..` and so many: those that make parts of one sum, whose CTAs are a cluster.
+    Clusters {
+        /// CTAs of a cluster.
+        size: u32,
+    },
 }
 
 impl TileMap {
     /// Every dimension expression, in a fixed order.
     pub fn dims(&self) -> Vec<&Dim> {
         match self {
-            TileMap::Interleaved => vec![],
+            TileMap::Interleaved | TileMap::Clusters { .. } => vec![],
             TileMap::Range { ratio } => vec![ratio],
             TileMap::Spans {
                 tasks,
@@ -173,6 +178,7 @@ impl TileMap {
     pub fn at(&self, value: &dyn Fn(&Dim) -> Option<i64>) -> Option<TileNeeds> {
         let (tasks, span, before, after, earlier_tasks, earlier_span) = match self {
             TileMap::Interleaved => (1, 0, 0, i64::MAX, 1, 1),
+            TileMap::Clusters { size } => (i64::from(*size), i64::from(*size), 0, 0, 1, 1),
             TileMap::Range { ratio } => (1, value(ratio)?, 0, 0, 1, 1),
             TileMap::Spans {
                 tasks,
@@ -338,7 +344,8 @@ pub struct Block {
 impl Step {
     /// Whether it may be [`Step::joined`] as step number `at`, behind `before`: both are kernels of one GPU whose code
     /// is printed, without clusters, and it has one task in all of the box `dims`, which waits for some step and runs when all of `before` is
-    /// over, or needs some of that step's tasks each that lie [interleaved](TileMap::Interleaved).
+    /// over, or needs some of that step's tasks each that lie [interleaved](TileMap::Interleaved); or it adds what the
+    /// CTAs of a [cluster](TileMap::Clusters) keep of that step, with which its launch begins.
     pub fn may_join(&self, before: &Step, at: usize, dims: &DimBox) -> bool {
         let one = || {
             let range = dims.bounds(&self.tasks);
@@ -354,9 +361,22 @@ impl Step {
             Wait::Step(_) => one(),
             Wait::Tiles { step, map } => *step as usize + 1 == at && *map == TileMap::Interleaved,
         };
+        let cluster = |w: &Wait| match w {
+            Wait::Tiles { step, map } => {
+                *step as usize + 1 == at && matches!(map, TileMap::Clusters { .. })
+            }
+            Wait::Step(_) => false,
+        };
+        if self.device == before.device && !before.joined && self.waits.iter().any(cluster) {
+            return true;
+        }
+        let adds = |s: &Step| match &s.work {
+            StepWork::Kernel { schedule, .. } => s.joined && schedule.adds_parts(),
+            StepWork::Host { .. } => false,
+        };
         self.device == before.device
             && printed(self)
-            && printed(before)
+            && (printed(before) || adds(before))
             && self.waits.iter().any(needs)
     }
 

@@ -566,6 +566,7 @@ fn schedule(
             copiers: 0,
             walkers: 0,
             cluster: 1,
+            combined: kernel::Combined::ByLast,
             store_bytes: 0,
             rows: vec![],
             columns: vec![],

@@ -51,6 +51,7 @@ pub fn vendor_with(machine: &Machine, c: &Constants) -> Option<Target> {
             copiers: vec![],
             walking: false,
             clusters: vec![],
+            cluster_parts: vec![],
             boxes: false,
             store_bytes: 0,
             fragments: fragments(machine),

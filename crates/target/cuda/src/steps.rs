@@ -482,18 +482,19 @@ fn together(
         asked.map_err(driver)?;
     }
     let (mut args, mut tensors) = (vec![], vec![]);
-    for (n, (step, list)) in steps.iter().zip(&ptx.params).enumerate() {
-        let StepWork::Kernel { args: own, .. } = &step.work else {
+    for (n, p) in &ptx.params {
+        let StepWork::Kernel { args: own, .. } = &steps[*n].work else {
             return Err(fail("one of them is no kernel; verify the plan".into()));
         };
-        let of = |p| source(p, (n, own), params, &mut tensors);
-        args.extend(list.iter().map(of));
+        args.push(source(p, (*n, own), params, &mut tensors));
     }
-    args.extend(steps.iter().map(|s| Source::Param(params.intern(&s.tasks))));
-    let mut first = 0;
-    for n in words {
-        args.push(Source::Arrivals(first));
-        first += n;
+    if ptx.counted {
+        args.extend(steps.iter().map(|s| Source::Param(params.intern(&s.tasks))));
+        let mut first = 0;
+        for n in words {
+            args.push(Source::Arrivals(first));
+            first += n;
+        }
     }
     Ok(Kernel {
         function,

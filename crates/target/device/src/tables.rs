@@ -278,7 +278,7 @@ impl Tables {
         for need in self.needs.iter().flatten() {
             if let Need::Some(j, map) = need {
                 let natural = match map {
-                    TileMap::Interleaved => None,
+                    TileMap::Interleaved | TileMap::Clusters { .. } => None,
                     TileMap::Range { ratio } => value(ratio),
                     TileMap::Spans { earlier_tasks, .. } => value(earlier_tasks),
                 };

@@ -111,6 +111,7 @@ fn schedule() -> Schedule {
             copiers: 0,
             walkers: 0,
             cluster: 1,
+            combined: kernel::Combined::ByLast,
             store_bytes: 0,
             rows: vec![0],
             columns: vec![2],

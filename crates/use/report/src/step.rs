@@ -135,7 +135,11 @@ pub fn schedule_text(kernel: &kernel::Kernel, s: &Schedule) -> String {
                 parts.push(format!("{} CTAs walk", g.walkers));
             }
             if g.cluster > 1 {
-                parts.push(format!("clusters of {}", g.cluster));
+                let what = match s.among() {
+                    1 => ", a part each",
+                    _ => "",
+                };
+                parts.push(format!("clusters of {}{what}", g.cluster));
             }
         }
     }

@@ -70,7 +70,7 @@ fn rounded(factors: Factors) -> Option<f64> {
 }
 
 impl Case {
-    pub(super) fn new(kernel: Kernel, tolerance: f64) -> Case {
+    pub(crate) fn new(kernel: Kernel, tolerance: f64) -> Case {
         Case {
             kernel,
             symbols: vec![],
@@ -79,7 +79,7 @@ impl Case {
     }
 
     /// The results are sums of terms as large as 1, which may cancel.
-    pub(super) fn of_sums(mut self) -> Case {
+    pub(crate) fn of_sums(mut self) -> Case {
         self.limits.least = 1.0;
         self
     }

@@ -18,6 +18,7 @@ pub(super) fn check(
 ) -> Result<(), KernelError> {
     staged(k, s, g, b)?;
     clusters(k, s, g, b)?;
+    super::parts::check(k, s, b)?;
     let axes: Vec<AxisId> = g.spread.iter().map(|s| s.axis).collect();
     b.need(
         unique(&axes) && axes.iter().all(|&a| (a as usize) < k.axes.len()),
@@ -63,7 +64,7 @@ fn together(
     stmt: &Stmt,
 ) -> Result<(), KernelError> {
     // All threads share in a copy to shared memory, whatever lies over them.
-    let copied = |t: TileId| s.place(t).stages().is_some() || s.place(t) == Place::InPlace;
+    let copied = |t: TileId| s.place(t).stages().is_some() || s.place(t).alone() == Place::InPlace;
     if matches!(stmt, Stmt::Load { dst, .. } if copied(*dst)) {
         return Ok(());
     }
@@ -75,7 +76,7 @@ fn together(
         let all: BTreeSet<AxisId> = whole;
         let held = |t: &&TileId| {
             let has = k.tiles[**t as usize].axes.iter().any(|x| all.contains(x));
-            has && s.place(**t).stages().is_none() && s.place(**t) != Place::InPlace
+            has && s.place(**t).stages().is_none() && s.place(**t).alone() != Place::InPlace
         };
         let wrong = [a, b].into_iter().find(held);
         blame.need(wrong.is_none(), "spread", || {
@@ -190,6 +191,9 @@ fn clusters(k: &Kernel, s: &Schedule, g: &GpuMapping, b: &Blame) -> Result<(), K
     b.need(n.is_power_of_two() && n <= MAX_CLUSTER, rule, || {
         format!("clusters of {n} CTAs; 1, 2, 4 or {MAX_CLUSTER}")
     })?;
+    if s.gives_parts() || s.adds_parts() {
+        return Ok(());
+    }
     b.need(g.copiers > 0 && k.has_alike_tasks(&s.loops), rule, || {
         "CTAs copy for each other where some of their warps only copy, and no mask hides pieces of some tasks: use 1".into()
     })?;

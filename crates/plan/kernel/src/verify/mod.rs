@@ -53,6 +53,8 @@
 //!   some of their warps only copy, and no mask hides pieces of some tasks.
 //! - `cluster`: CTAs of a cluster have neighbouring tasks along an axis with a known multiple of so many pieces, and each
 //!   can copy its share of what they copy together; there is something to.
+//! - `parts in a cluster`: CTAs that make parts of one sum are as many as these, along the last axis of the grid; each keeps
+//!   what it stores, once; those that add them have shares of the last axis of their grid, and gather nothing.
 //!
 //! Target ([`TileProgram::fits`])
 //! - `limits`: a CTA has the threads, registers and shared memory that the schedule and its tiles take.
@@ -61,6 +63,7 @@ mod body;
 mod code;
 mod gpu;
 mod kernel;
+mod parts;
 mod relabel;
 mod schedule;
 

@@ -142,6 +142,12 @@ fn places(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
                     )
                 })?;
             }
+            Place::Cluster => {
+                let gpu = matches!(s.mapping, Mapping::Gpu(_));
+                b.need(gpu && loads[t] == 1 && writes[t] == 1, "places", || {
+                    format!("tile '{tile}' is in the cluster but not loaded once on a GPU")
+                })?;
+            }
             Place::Image { stages } => {
                 b.need((2..=MAX_STAGES).contains(stages), "places", || {
                     format!("tile '{tile}' has {stages} stages as it lies; 2 to {MAX_STAGES}")

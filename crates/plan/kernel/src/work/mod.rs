@@ -151,7 +151,7 @@ pub fn scratch_of(kernel: &Kernel, schedule: &Schedule, dims: &DimBox) -> Option
     let mut sum = 0u64;
     for (t, tile) in kernel.tiles.iter().enumerate() {
         let copies = match schedule.place(t as u16) {
-            Place::InPlace | Place::Recompute => continue,
+            Place::InPlace | Place::Recompute | Place::Cluster => continue,
             place => u64::from(place.stages().unwrap_or(1).max(1)),
         };
         let mut elements = 1u64;

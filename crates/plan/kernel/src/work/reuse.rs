@@ -108,7 +108,9 @@ pub(super) fn traffic(
             if let (Some(at), true) = (readers[o], loaded[o] > 0.0) {
                 parts[at].add_traffic(pair[1], loaded[o], 0.0);
             }
-            if let (Some(at), false) = (writers[o], m.read[o]) {
+            // What a cluster's CTAs keep goes no further.
+            let kept = p.schedule().gives_parts();
+            if let (Some(at), false) = (writers[o], m.read[o] || kept) {
                 let stored = s.elements[o] * byte_size(operand.dtype);
                 parts[at].add_traffic(pair[1], 0.0, stored);
             }
@@ -243,7 +245,7 @@ impl<'a> Model<'a> {
             let (mut loaded, mut stored) = (0.0, 0.0);
             match stmt {
                 Stmt::Load { dst, operand } => {
-                    let place = self.p.schedule().place(*dst);
+                    let place = self.p.schedule().place(*dst).alone();
                     if place != Place::InPlace {
                         if !gpu {
                             let elements = s.positions(&k.tiles[*dst as usize].axes);
@@ -326,7 +328,7 @@ impl<'a> Model<'a> {
             let Stmt::Load { dst, operand } = stmt else {
                 continue;
             };
-            let reader = match self.p.schedule().place(*dst) {
+            let reader = match self.p.schedule().place(*dst).alone() {
                 Place::InPlace => k.body.iter().position(|s| s.reads().contains(dst)),
                 _ => None,
             };
@@ -359,7 +361,7 @@ impl<'a> Model<'a> {
     /// Bytes that each statement reads and writes of tiles that are no operand's memory.
     fn scratch_traffic(&self) -> Vec<(f64, f64)> {
         let (k, s) = (self.p.kernel(), self.s);
-        let own = |t: &&u16| self.p.schedule().place(**t) != Place::InPlace;
+        let own = |t: &&u16| self.p.schedule().place(**t).alone() != Place::InPlace;
         let bytes = |t: &u16| {
             let tile = &k.tiles[*t as usize];
             s.positions(&tile.axes) * byte_size(tile.dtype)
@@ -485,7 +487,8 @@ impl<'a> Model<'a> {
     /// Whether a GPU's statements read their own copy of operand `o`, which one load made.
     fn copied(&self, o: usize) -> bool {
         let gpu = matches!(self.p.schedule().mapping, Mapping::Gpu(_));
-        gpu && self.tile[o].is_some_and(|t| self.p.schedule().place(t as u16) != Place::InPlace)
+        let place = |t: usize| self.p.schedule().place(t as u16).alone();
+        gpu && self.tile[o].is_some_and(|t| place(t) != Place::InPlace)
     }
 
     /// Copies of an operand that private capacities hold by now.
@@ -516,7 +519,7 @@ impl<'a> Model<'a> {
         }
         for (t, tile) in k.tiles.iter().enumerate() {
             let place = self.p.schedule().place(t as u16);
-            let nowhere = matches!(place, Place::InPlace | Place::Recompute);
+            let nowhere = matches!(place, Place::InPlace | Place::Recompute | Place::Cluster);
             if nowhere || self.tile.contains(&Some(t)) {
                 continue;
             }

@@ -44,7 +44,7 @@ struct TileStrides {
 
 impl TileStrides {
     fn of(p: &TileProgram, s: &Space, tile: TileId) -> TileStrides {
-        let place = p.schedule().place(tile);
+        let place = p.schedule().place(tile).alone();
         let body = &p.kernel().body;
         let operand = body.iter().find_map(|x| match x {
             Stmt::Load { dst, operand } if *dst == tile => Some(*operand),
@@ -216,7 +216,7 @@ impl Counted<'_> {
         let folded = |x: &Stmt| matches!(x, Stmt::Fold { .. }) || !x.reads().contains(&t);
         // Windows are reduced where they lie.
         let window = k.family == Family::Pool && k.body.iter().all(folded);
-        if p.schedule().place(t) == Place::InPlace || window {
+        if p.schedule().place(t).alone() == Place::InPlace || window {
             return 0.0;
         }
         let tile = TileStrides::dense(p, s, t);

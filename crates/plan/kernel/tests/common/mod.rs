@@ -78,6 +78,7 @@ pub fn gemm_gpu() -> Schedule {
             copiers: 0,
             walkers: 0,
             cluster: 1,
+            combined: kernel::Combined::ByLast,
             store_bytes: 0,
             rows: vec![0],
             columns: vec![1],

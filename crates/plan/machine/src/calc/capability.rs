@@ -110,6 +110,7 @@ pub fn limits_of_capability(cc: u32) -> Option<Limits> {
         shared_reserved_per_cta: (cc >= 80).then_some(Sourced::spec(1024)),
         shared_default_per_cta: (cc >= 70).then_some(Sourced::spec(48 * 1024)),
         shared_carveouts: carveouts(cc).iter().map(|k| k * 1024).collect(),
+        clustered: vec![],
         registers_per_cta: match cc {
             37 => some(64 * 1024),
             53 => some(32 * 1024),

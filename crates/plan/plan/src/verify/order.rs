@@ -95,9 +95,9 @@ impl Ordering {
                                 let some = ratio.known().is_some_and(|r| r >= 1);
                                 some && other.tasks == s.tasks.clone() * ratio.clone()
                             }
-                            TileMap::Spans { .. } | TileMap::Interleaved => {
-                                derived(other, s, map, p)
-                            }
+                            TileMap::Spans { .. }
+                            | TileMap::Interleaved
+                            | TileMap::Clusters { .. } => derived(other, s, map, p),
                         };
                         b.need(fits, "waits", || {
                             format!(

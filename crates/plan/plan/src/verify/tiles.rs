@@ -5,7 +5,7 @@
 //! touches, and a block of the reader reads a span with a rim.
 use super::access::{Prover, Shape};
 use crate::{Step, StepWork, TileMap};
-use kernel::{Access, AxisId, AxisTile, Kernel, Schedule, Term, work};
+use kernel::{Access, AxisId, AxisTile, Kept, Kernel, Schedule, Term, TileProgram, work};
 use layout::{Arrange, Dim, DimBox, Inserted};
 use std::collections::BTreeMap;
 
@@ -101,6 +101,33 @@ fn interleaved(earlier: &Step, written: usize, step: &Step, read: usize) -> Opti
     (left == right).then_some(())
 }
 
+/// CTAs of a cluster whose tasks of `earlier` keep parts of sums for each other, and whose tasks of `step` add them: through
+/// these operands, and any others that are kept are of the same buffers.
+fn in_cluster(earlier: &Step, written: usize, step: &Step, read: usize) -> Option<u32> {
+    let program = |s: &Step| match &s.work {
+        StepWork::Kernel {
+            kernel,
+            schedule,
+            args,
+        } => Some((kernel.clone(), schedule.clone(), args.clone())),
+        StepWork::Host { .. } => None,
+    };
+    let ((k, s, given), (l, t, taken)) = (program(earlier)?, program(step)?);
+    (s.gives_parts() && t.adds_parts()).then_some(())?;
+    let first = TileProgram::new(k, s).ok()?;
+    let second = TileProgram::new(l, t).ok()?;
+    let size = kernel::in_cluster(&first, &second).ok()?;
+    let kept = |p: &TileProgram| Kept::all(p.kernel(), p.schedule()).ok();
+    let (one, two) = (kept(&first)?, kept(&second)?);
+    let mut pairs = one.iter().zip(&two);
+    let same =
+        |(x, y): (&Kept, &Kept)| given.get(x.operand as usize) == taken.get(y.operand as usize);
+    let these = |(x, y): (&Kept, &Kept)| {
+        usize::from(x.operand) == written && usize::from(y.operand) == read
+    };
+    (pairs.clone().any(these) && pairs.all(same)).then_some(size)
+}
+
 /// Extents and strides of an access, by axis.
 fn terms(k: &Kernel, a: &Access) -> BTreeMap<AxisId, Vec<(Dim, Dim)>> {
     let leaves = |t: &Term| {
@@ -126,6 +153,9 @@ pub(super) fn derive(
 ) -> Option<TileMap> {
     if interleaved(earlier, written, step, read).is_some() {
         return Some(TileMap::Interleaved);
+    }
+    if let Some(size) = in_cluster(earlier, written, step, read) {
+        return Some(TileMap::Clusters { size });
     }
     let of = |s: &Step, operand| match &s.work {
         StepWork::Kernel {

@@ -1,7 +1,7 @@
 //! What kernels do before those before them are over, where these are launched by one graph: which operands nothing writes
 //! while requests run, and which kernels let the one behind them begin before they have stored their results.
 use super::block::BlockBuilder;
-use kernel::{GpuMapping, Mapping, OperandId, Role, Schedule, TargetKind, work};
+use kernel::{Combined, GpuMapping, Mapping, OperandId, Role, Schedule, TargetKind, work};
 use plan::{Block, BufferKind, Step, StepWork};
 use std::sync::Arc;
 
@@ -68,14 +68,18 @@ impl BlockBuilder<'_> {
         }
         for i in 1..self.block.steps.len() {
             if self.lets_begin(i) {
+                // What the CTAs of a cluster give each other is no result.
                 let first = self.launch_of(i - 1);
-                change(&mut self.block.steps[first], |g| g.triggers = true);
+                let known = mapping(&self.block.steps[first]);
+                let gives = known.is_some_and(|g| g.combined == Combined::InCluster);
+                let lets = (first + usize::from(gives)).min(i - 1);
+                change(&mut self.block.steps[lets], |g| g.triggers = true);
             }
         }
     }
 
-    /// The first step of the launch that step `i` is part of. It lets the next launch begin: the steps behind it keep few
-    /// multiprocessors busy.
+    /// The first step of the launch that step `i` is part of. It lets the next launch begin: the steps
+    /// behind it keep few multiprocessors busy.
     fn launch_of(&self, i: usize) -> usize {
         let mut up = (0..=i).rev();
         up.find(|&i| !self.block.steps[i].joined).unwrap_or(i)

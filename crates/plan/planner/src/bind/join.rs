@@ -151,7 +151,10 @@ impl BlockBuilder<'_> {
                 pass: "launch".into(),
                 subject: s.name.clone(),
                 choice: format!("in the launch of '{name}'"),
-                reason: "the CTA that ends last of those that a task needs runs it, which takes a hand-over where a launch takes what a step takes to begin".into(),
+                reason: match times {
+                    0 => "the CTAs of each cluster add what they keep, which takes a meeting where a launch takes what a step takes to begin".into(),
+                    _ => "the CTA that ends last of those that a task needs runs it, which takes a hand-over where a launch takes what a step takes to begin".into(),
+                },
                 alternatives: vec![Alternative {
                     what: "a launch of its own".into(),
                     predicted_s: was,

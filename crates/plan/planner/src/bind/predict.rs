@@ -167,7 +167,14 @@ fn shared_bytes(ctx: Ctx, kernel: &Kernel, schedule: &Schedule) -> u64 {
         let bytes = space.tile_bytes(schedule, t as TileId);
         bytes.saturating_mul(u64::from(p.stages().unwrap_or(0)))
     });
-    shared.fold(0, u64::saturating_add)
+    shared.fold(kernel::kept_bytes(kernel, schedule), u64::saturating_add)
+}
+
+/// Workers that have CTAs of `schedule` at once: not all can where these form large clusters.
+fn workers(ctx: Ctx, schedule: &Schedule) -> usize {
+    ctx.machine
+        .limits
+        .clustered(schedule.cluster(), ctx.workers)
 }
 
 /// As [`predict_step`] for a program that is there.
@@ -229,8 +236,8 @@ fn predict_by(
             let mut own = eff.clone();
             own.units.clear();
             own.levels.remove("shared");
-            let mut cost = predict(ctx.machine, &own, &w, ctx.workers);
-            cost.wait(meeting_s(ctx, g));
+            let mut cost = predict(ctx.machine, &own, &w, workers(ctx, schedule));
+            cost.wait(meeting_s(ctx, schedule));
             (w, cost)
         };
         let stopped = Cell::new(false);
@@ -261,13 +268,14 @@ fn predict_by(
     } else if table.products.is_some() && kernel.family == Family::Recurrent {
         waits_s = library_recurrence(&space, program, &mut w)?;
     }
-    let mut cost = predict(ctx.machine, own.as_ref().unwrap_or(eff), &w, ctx.workers);
+    let own = own.as_ref().unwrap_or(eff);
+    let mut cost = predict(ctx.machine, own, &w, workers(ctx, schedule));
     if counter(ctx).is_some() {
         // Counting will know; a sketch decides what is counted.
         let busy = cost.time_s - cost.launch_s;
         waits_s += (requested_s(&space, schedule, g, &w) - busy).max(0.0);
     }
-    cost.wait(waits_s + meeting_s(ctx, g));
+    cost.wait(waits_s + meeting_s(ctx, schedule));
     known(w, cost)
 }
 
@@ -302,9 +310,10 @@ fn requested_s(space: &Space, schedule: &Schedule, g: &GpuMapping, w: &Work) -> 
     ctx.top(&operand.elements).max(0) as f64 * element * level.latency_s.value / under_way
 }
 
-/// Seconds that a launch takes more whose CTAs form clusters.
-fn meeting_s(ctx: Ctx, g: &GpuMapping) -> f64 {
-    let ways = ctx.machine.way_costs().filter(|_| g.cluster > 1);
+/// Seconds that a launch takes more whose CTAs form clusters. Those that add parts are of the launch that makes them.
+fn meeting_s(ctx: Ctx, s: &Schedule) -> f64 {
+    let meets = s.cluster() > 1 && !s.adds_parts();
+    let ways = ctx.machine.way_costs().filter(|_| meets);
     ways.map_or(0.0, |w| w.cluster_s.value)
 }
 

@@ -215,7 +215,9 @@ impl SectionBuilder {
             out.push(match w {
                 // A worker waits for neighbours only.
                 Wait::Tiles { map, .. }
-                    if *map != TileMap::Interleaved && kernel(i) && kernel(*j as usize) =>
+                    if !matches!(map, TileMap::Interleaved | TileMap::Clusters { .. })
+                        && kernel(i)
+                        && kernel(*j as usize) =>
                 {
                     Wait::Tiles {
                         step: at,

@@ -10,7 +10,7 @@
 use super::arch::knows_dependents;
 use super::printed::{ENTRY, Printed, declared};
 use super::source::{Source, of_step};
-use super::{ParamSpec, print};
+use super::{ParamSpec, ParamValue, Ptx, print};
 use crate::EmitError;
 use kernel::{Mapping, TileProgram, work};
 
@@ -21,10 +21,12 @@ pub struct Joined {
     pub text: String,
     /// Name of the kernel; CTAs are one per task of the first step.
     pub entry: String,
-    /// Parameters of the steps, one step's behind the other's, 8 bytes each. Behind them come the numbers of tasks of all
-    /// steps, each a multiple of the next, and for each step but the first the address of a 32-bit word for each of its
-    /// tasks: zeros, which every launch leaves behind again.
-    pub params: Vec<Vec<ParamSpec>>,
+    /// Parameters with the number of the step whose they are, 8 bytes each, those of tensors 128.
+    pub params: Vec<(usize, ParamSpec)>,
+    /// Whether behind them come the numbers of tasks of all steps, each a multiple of the next, and for each step but the
+    /// first the address of a 32-bit word for each of its tasks: zeros, which every launch leaves behind again. The CTAs of a
+    /// cluster count nothing.
+    pub counted: bool,
     /// Threads per CTA.
     pub threads: u32,
     /// Dynamic shared memory per CTA, in bytes.
@@ -57,10 +59,11 @@ const DECLARED: &str = "\
 ";
 
 /// Goes on with step number `n`, one task of which needs some tasks of the step before: counts the CTA among those, and
-/// leaves unless it is the last one.
-fn arrives(n: usize) -> String {
+/// leaves unless it is the last one. The CTAs of a `cluster` have done a task of both of the first two steps.
+fn arrives(n: usize, cluster: bool) -> String {
     let number = match n {
         1 => "%ctaid.x".into(),
+        2 if cluster => "%ctaid.x".into(),
         n => task(n - 1),
     };
     let (task, before) = (task(n), n - 1);
@@ -109,6 +112,13 @@ fn task(n: usize) -> String {
 /// # Errors
 /// As [`super::emit`] of one of the steps, or their threads are no whole warps.
 pub fn joined(steps: &[&TileProgram], arch: &str) -> Result<Joined, EmitError> {
+    let cluster = match steps {
+        [first, second, ..] => first.schedule().gives_parts() && second.schedule().adds_parts(),
+        _ => false,
+    };
+    if let (true, &[first, second]) = (cluster, steps) {
+        return of_cluster(first, second, arch);
+    }
     let all = steps.iter().map(|p| threads(p)).max().unwrap_or(0);
     let mut together = Printed {
         threads: all,
@@ -127,7 +137,17 @@ pub fn joined(steps: &[&TileProgram], arch: &str) -> Result<Joined, EmitError> {
         }
         let some = (threads(p) < all).then_some(threads(p));
         let last = n + 1 == steps.len();
-        let own = print(p, arch, Source::Joined { n, last, some })?;
+        let source = Source::Joined { n, last, some };
+        // A task of the second is done by the CTAs of its cluster.
+        let own = match n {
+            0 if cluster => cluster_body((p, steps[1]), arch, source)?,
+            1 if cluster => {
+                together.name += ", then ";
+                together.name += &p.kernel().name;
+                continue;
+            }
+            _ => print(p, arch, source)?,
+        };
         let code = match n {
             0 => own.code,
             n => {
@@ -135,7 +155,7 @@ pub fn joined(steps: &[&TileProgram], arch: &str) -> Result<Joined, EmitError> {
                 together.code += &format!("\t.reg .b32 {};\n", task(n));
                 together.code += &match alone(steps[n - 1]) && alone(p) {
                     true => follows(n),
-                    false => arrives(n),
+                    false => arrives(n, cluster),
                 };
                 apart(&own.code, n)
             }
@@ -148,13 +168,18 @@ pub fn joined(steps: &[&TileProgram], arch: &str) -> Result<Joined, EmitError> {
         together.registers = together.registers.max(own.registers);
         together.shared_bytes = together.shared_bytes.max(own.shared_bytes);
         together.held = together.held.max(own.held);
+        together.cluster = together.cluster.max(own.cluster);
         list.extend(own.params.iter().map(|p| {
             declared(&ParamSpec {
                 name: format!("{}{}", of_step(n), p.name),
                 value: p.value.clone(),
             })
         }));
-        params.push(own.params);
+        let operands = p.kernel().operands.len();
+        params.extend(own.params.into_iter().map(|p| match n {
+            0 if cluster => of_one(p, operands),
+            n => (n, p),
+        }));
     }
     together.code += "$all_over:\n";
     let tasks = (0..steps.len()).map(|n| format!("\t.param .s64 tasks_{n}"));
@@ -163,10 +188,64 @@ pub fn joined(steps: &[&TileProgram], arch: &str) -> Result<Joined, EmitError> {
         text: together.module(arch, list.into_iter().chain(tasks).chain(words)),
         entry: ENTRY.into(),
         params,
+        counted: true,
         threads: all,
         shared_bytes: together.shared_bytes,
         early: knows_dependents(arch),
     })
+}
+
+/// A parameter of two steps in one program, the first of which has so many operands, as one of that step.
+fn of_one(mut p: ParamSpec, operands: usize) -> (usize, ParamSpec) {
+    match &mut p.value {
+        ParamValue::Operand(o) if usize::from(*o) >= operands => {
+            *o -= operands as u16;
+            (1, p)
+        }
+        _ => (0, p),
+    }
+}
+
+/// The same of a sum whose parts the CTAs of a cluster make and add, alone.
+fn of_cluster(first: &TileProgram, second: &TileProgram, arch: &str) -> Result<Joined, EmitError> {
+    let ptx = in_cluster(first, second, arch)?;
+    let operands = first.kernel().operands.len();
+    let params = ptx.params.into_iter();
+    Ok(Joined {
+        text: ptx.text,
+        entry: ptx.entry,
+        params: params.map(|p| of_one(p, operands)).collect(),
+        counted: false,
+        threads: ptx.threads,
+        shared_bytes: ptx.shared_bytes,
+        early: ptx.early,
+    })
+}
+
+/// The kernel whose CTAs make parts of sums, a task of `first` each, and add those of their cluster, a task of `second`
+/// each. Operands of the second are numbered behind those of the first; what both have of the parts is not touched.
+///
+/// # Errors
+/// As [`super::emit`] of one of the two, or they do not agree on the parts.
+pub fn in_cluster(first: &TileProgram, second: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
+    let printed = cluster_body((first, second), arch, Source::Entry)?;
+    Ok(printed.entry(arch))
+}
+
+fn cluster_body(
+    (first, second): (&TileProgram, &TileProgram),
+    arch: &str,
+    source: Source,
+) -> Result<Printed, EmitError> {
+    for p in [first, second] {
+        p.fits(&super::target(arch))?;
+    }
+    let own = (source != Source::Entry).then(|| first.without_tensors());
+    let first = own.as_ref().unwrap_or(first);
+    let program = crate::simt::in_cluster(first, second, super::caps(arch))?;
+    let printed = super::threads::print(&program, arch, &source)?;
+    super::roomy(first.kernel(), &printed, arch)?;
+    Ok(printed)
 }
 
 /// `code` of step number `n` for the first `some` threads of the CTA, the others being behind it.

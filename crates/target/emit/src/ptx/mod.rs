@@ -28,8 +28,8 @@ pub use arch::{ARCHS, arch_of, arch_under};
 use arch::{caps, limits};
 pub use count::warps;
 pub(crate) use count::{Code, counted};
-pub use joined::{Joined, joined};
-use kernel::{Mapping, TileProgram};
+pub use joined::{Joined, in_cluster, joined};
+use kernel::{Kernel, Mapping, TileProgram};
 pub use params::{ParamSpec, ParamValue, TensorLayout, TensorParam};
 use printed::Printed;
 pub use printed::Ptx;
@@ -58,11 +58,17 @@ fn print(program: &TileProgram, arch: &str, source: Source) -> Result<Printed, E
     }
     program.fits(&target(arch))?;
     let printed = body(program, arch, source)?;
+    roomy(program.kernel(), &printed, arch)?;
+    Ok(printed)
+}
+
+/// Whether a CTA has the shared memory that a body takes.
+fn roomy(kernel: &Kernel, printed: &Printed, arch: &str) -> Result<(), EmitError> {
     let (taken, most) = (printed.shared_bytes, limits(arch).shared_bytes);
     match u64::from(taken) <= most {
-        true => Ok(printed),
+        true => Ok(()),
         false => Err(EmitError::Rule {
-            kernel: program.kernel().name.clone(),
+            kernel: kernel.name.clone(),
             statement: "the mapping".into(),
             rule: "limits",
             why: format!(
@@ -98,8 +104,9 @@ fn body(program: &TileProgram, arch: &str, source: Source) -> Result<Printed, Em
         );
     }
     // A record and a launch of several steps have no place for what describes a tensor.
-    let alone = source == Source::Entry;
-    let own = (!alone).then(|| program.by_threads());
-    let program = own.as_ref().unwrap_or(program);
+    let program = &match source {
+        Source::Entry => program.alone(),
+        _ => program.by_threads(),
+    };
     threads::print(&crate::simt::lower(program, caps(arch))?, arch, &source)
 }

@@ -127,6 +127,10 @@ pub fn target(arch: &str) -> Target {
                 true => vec![2],
                 false => vec![],
             },
+            cluster_parts: match caps(arch).warpgroups {
+                true => vec![2, 4, 8],
+                false => vec![],
+            },
             boxes: caps(arch).warpgroups,
             store_bytes: match caps(arch).warpgroups {
                 true => 16,

@@ -564,6 +564,7 @@ impl<'a> Printer<'a> {
                 let at = self.shared_at(*array, *index);
                 self.read_run(&at, d, dst)
             }
+            Inst::LoadPart { .. } | Inst::ClusterArrive | Inst::ClusterWait => self.in_cluster(i),
             Inst::Store {
                 operand,
                 index,
@@ -624,16 +625,38 @@ impl<'a> Printer<'a> {
                 }
                 Ok(())
             }
-            Inst::Fault { cond, code } => self.guarded(Some(*cond), |s| {
-                let t = s.temp("tr");
-                s.line(format_args!("mov.u32 {t}, {};", code + 1));
-                // Several threads may find something: the highest number stays.
-                s.line(format_args!(
-                    "red.relaxed.gpu.global.max.u32 [%fault], {t};"
-                ));
-                Ok(())
-            }),
+            Inst::Fault { cond, code } => self.fault(*cond, *code),
         }
+    }
+
+    /// What CTAs of a cluster do with each other beside copies.
+    fn in_cluster(&mut self, i: &Inst) -> Out<()> {
+        let Inst::LoadPart {
+            dst,
+            array,
+            rank,
+            index,
+            guard,
+        } = i
+        else {
+            self.meeting(i);
+            return Ok(());
+        };
+        let d = self.p.shared[*array as usize].dtype;
+        let at = self.part_at(*array, *rank, (*index, *guard));
+        self.read_run(&at, d, dst)
+    }
+
+    fn fault(&mut self, cond: Reg, code: u32) -> Out<()> {
+        self.guarded(Some(cond), |s| {
+            let t = s.temp("tr");
+            s.line(format_args!("mov.u32 {t}, {};", code + 1));
+            // Several threads may find something: the highest number stays.
+            s.line(format_args!(
+                "red.relaxed.gpu.global.max.u32 [%fault], {t};"
+            ));
+            Ok(())
+        })
     }
 
     /// A loop, which is instruction number `own`, with its counter, bounds and step.

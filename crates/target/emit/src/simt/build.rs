@@ -11,8 +11,9 @@ use std::collections::HashMap;
 /// What a value is made of.
 type Key = (Ty, Op);
 
-/// Neighbours of an operand: their first element, whether they are loaded, and how many they are.
-type RunKey = ((OperandId, Reg, Option<Reg>), usize);
+/// Neighbours of an operand: their first element, whether they are loaded, how many they are, and where the CTAs of a
+/// cluster keep them the array and whose they are.
+type RunKey = ((OperandId, Reg, Option<Reg>), usize, Option<(u32, Reg)>);
 
 /// Neighbours of a shared array: their first element, and how many they are.
 type SharedRunKey = ((u32, Reg), usize);
@@ -318,29 +319,41 @@ impl Build {
         self.add(sum, known)
     }
 
-    /// `count` neighbours of an operand, of type `ty`, from an element on; 0 where the guard fails.
+    /// `count` neighbours of an operand, of type `ty`, from an element on; 0 where the guard fails. Those that a CTA of the
+    /// cluster keeps, `of` which array and rank.
     pub fn load_run(
         &mut self,
         from: (OperandId, Reg, Option<Reg>),
+        of: Option<(u32, Reg)>,
         ty: Ty,
         count: usize,
     ) -> Vec<Reg> {
-        if let Some(found) = self.runs.get(&(from, count)) {
+        let key = (from, count, of);
+        if let Some(found) = self.runs.get(&key) {
             return found.clone();
         }
-        let dst: Vec<Reg> = (0..count).map(|_| self.fresh(ty)).collect();
-        let (operand, index, guard) = from;
-        self.push(Inst::LoadRun {
-            dst: dst.clone(),
-            operand,
-            index,
-            guard,
+        let list: Vec<Reg> = (0..count).map(|_| self.fresh(ty)).collect();
+        let (dst, (operand, index, guard)) = (list.clone(), from);
+        self.push(match of {
+            None => Inst::LoadRun {
+                dst,
+                operand,
+                index,
+                guard,
+            },
+            Some((array, rank)) => Inst::LoadPart {
+                dst,
+                array,
+                rank,
+                index,
+                guard,
+            },
         });
         if let Some(b) = self.blocks.last_mut() {
-            b.runs.push((from, count));
+            b.runs.push(key);
         }
-        self.runs.insert((from, count), dst.clone());
-        dst
+        self.runs.insert(key, list.clone());
+        list
     }
 
     /// `count` neighbours of a shared array, of type `ty`, from an element on.

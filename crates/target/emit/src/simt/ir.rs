@@ -262,6 +262,19 @@ pub enum Inst {
         /// What is written.
         values: Vec<Reg>,
     },
+    /// Several neighbouring elements of a shared array of a CTA of the cluster, from `index` on, at once.
+    LoadPart {
+        /// Defined values.
+        dst: Vec<Reg>,
+        /// Index into [`Program::shared`].
+        array: u32,
+        /// The CTA's number in the cluster (I32).
+        rank: Reg,
+        /// First element, on a multiple of their number.
+        index: Reg,
+        /// All or none; 0 where it is false.
+        guard: Option<Reg>,
+    },
     /// `for i in (from..to).step_by(step)`, all I32.
     For {
         /// The counter.
@@ -381,6 +394,12 @@ pub enum Inst {
     Freed,
     /// All threads of the CTA meet; shared memory is seen by all. Stands where all come by.
     Barrier,
+    /// Says that the thread is here to all that compute of the cluster's CTAs: what it wrote to shared memory before is seen
+    /// by those that have waited, and what it read of others' is read. Stands where all that compute come by, in a program
+    /// twice.
+    ClusterArrive,
+    /// Waits until all of those are where [`Inst::ClusterArrive`] says so.
+    ClusterWait,
     /// The thread waits until the kernels before this one are over, and then sees what they wrote. Before it, threads
     /// touch only constants ([`Buffer::constant`]). All threads, or all of a side, execute it.
     DependencyWait,
@@ -460,6 +479,13 @@ impl Inst {
                 all(guard.as_slice(), f);
             }
             Inst::LoadSharedRun { index, .. } | Inst::LoadMatrix { index, .. } => f(*index, true),
+            Inst::LoadPart {
+                rank, index, guard, ..
+            } => {
+                f(*index, true);
+                f(*rank, false);
+                all(guard.as_slice(), f);
+            }
             Inst::Store {
                 index,
                 values,
@@ -507,6 +533,8 @@ impl Inst {
             | Inst::Wait(_)
             | Inst::Warpgroup(_)
             | Inst::Barrier
+            | Inst::ClusterArrive
+            | Inst::ClusterWait
             | Inst::DependencyWait
             | Inst::LaunchDependents
             | Inst::Freed

@@ -329,6 +329,25 @@ impl Look<'_> {
         })
     }
 
+    /// Elements of another CTA's shared memory: they come in sectors, as those of an operand do.
+    fn part(&self, (array, index): (u32, Reg), count: usize, guard: Option<Reg>) -> Seen {
+        let bits = self.p.shared[array as usize].dtype.bits();
+        let own = (i64::from(bits) * count as i64 / 8).max(1);
+        let mask = self.held(guard);
+        Seen::Memory(match self.starts(index, bits, mask) {
+            Some((mut starts, n)) => Footprint::of_operand(&mut starts[..n], own),
+            None => {
+                let n = f64::from(mask.count_ones());
+                Footprint {
+                    sectors: n,
+                    lines: n,
+                    passes: 0.0,
+                    bytes: n * own as f64,
+                }
+            }
+        })
+    }
+
     /// Constants, wherever they are defined: a loop's step may be in its body.
     fn constants(&mut self, body: &[Inst]) {
         for i in body {
@@ -368,6 +387,13 @@ impl Look<'_> {
             Inst::LoadSharedRun { dst, array, index } => {
                 self.out[at] = self.shared(*array, *index, dst.len());
             }
+            Inst::LoadPart {
+                dst,
+                array,
+                index,
+                guard,
+                ..
+            } => self.out[at] = self.part((*array, *index), dst.len(), *guard),
             Inst::Copy {
                 array,
                 to,
@@ -428,6 +454,8 @@ impl Look<'_> {
             | Inst::Multiply { .. }
             | Inst::Warpgroup(_)
             | Inst::Barrier
+            | Inst::ClusterArrive
+            | Inst::ClusterWait
             | Inst::DependencyWait
             | Inst::LaunchDependents
             | Inst::Freed

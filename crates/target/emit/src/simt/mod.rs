@@ -12,9 +12,10 @@ pub(crate) mod forms;
 mod fresh;
 pub(crate) mod lanes;
 mod lower;
+mod numbered;
 mod remainder;
 pub(crate) mod scalar;
 mod text;
 
 pub use ir::Program;
-pub use lower::{Caps, lower};
+pub use lower::{Caps, in_cluster, lower};

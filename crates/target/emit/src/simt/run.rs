@@ -5,7 +5,9 @@
 //! by. What nobody wrote to shared memory is a strange number: threads beyond a tile's rim may read it, what
 //! they make of it must not matter. What a copy brings is there when its thread has waited for it, and not
 //! before; both count as writing.
+mod cluster;
 mod matrix;
+mod meeting;
 mod pipeline;
 mod proxy;
 mod warpgroup;
@@ -90,6 +92,8 @@ struct LastAccess {
 enum StopReason {
     Broken(String),
     Limit,
+    /// The CTA has come to where those of its cluster meet first.
+    Met,
 }
 
 impl From<String> for StopReason {
@@ -124,6 +128,7 @@ struct Machine<'a, M> {
     meeting: usize,
     /// Whether each thread has waited for the kernels before, or need not.
     waited: Vec<bool>,
+    cluster: meeting::Meeting,
     /// Numbers of the instructions that ask memory, by their address.
     sites: HashMap<*const Inst, usize>,
     /// Steps of threads that are left.
@@ -199,6 +204,7 @@ pub fn run(
         barriers: 0,
         meeting: lanes,
         waited: vec![],
+        cluster: meeting::Meeting::default(),
         sites,
         left: steps,
     };
@@ -214,21 +220,10 @@ pub fn run(
         if p.walkers > 0 {
             m.tasks = (task..end).step_by(p.walkers as usize).collect();
         }
-        m.vars = vec![0; p.vars.len() * lanes];
-        m.copies = (0..lanes).map(|_| Copies::default()).collect();
-        m.waited = vec![!waits(&p.body); lanes];
-        m.proxy = Proxy::of(p, lanes);
-        m.shared = p
-            .shared
-            .iter()
-            .map(|a| {
-                let n = a.elements as usize;
-                (vec![strange(a.dtype); n], vec![LastAccess::default(); n])
-            })
-            .collect();
-        match m.body(&p.body, &all) {
+        match m.with_cluster(&all) {
             Ok(()) => {}
             Err(StopReason::Limit) => return Ok(RunEnd::Cut),
+            Err(StopReason::Met) => return Err("a meeting in no cluster".into()),
             Err(StopReason::Broken(why)) => return Err(why),
         }
     }
@@ -256,6 +251,22 @@ fn number(body: &[Inst], out: &mut HashMap<*const Inst, usize>) {
 }
 
 impl<M: Memory> Machine<'_, M> {
+    /// Runs the CTA of the task at hand from its beginning.
+    fn cta(&mut self, all: &[usize]) -> Result<(), StopReason> {
+        let (p, lanes) = (self.p, self.lanes);
+        self.vars = vec![0; p.vars.len() * lanes];
+        self.copies = (0..lanes).map(|_| Copies::default()).collect();
+        self.meeting = lanes;
+        self.waited = vec![!waits(&p.body); lanes];
+        self.proxy = Proxy::of(p, lanes);
+        let arrays = p.shared.iter().map(|a| {
+            let n = a.elements as usize;
+            (vec![strange(a.dtype); n], vec![LastAccess::default(); n])
+        });
+        self.shared = arrays.collect();
+        self.body(&p.body, all)
+    }
+
     fn get(&self, r: Reg, lane: usize) -> u64 {
         self.regs[r as usize * self.lanes + lane]
     }
@@ -571,6 +582,9 @@ impl<M: Memory> Machine<'_, M> {
                     return Err("a barrier where not all threads come by".into());
                 }
                 self.meet();
+            }
+            Inst::ClusterArrive | Inst::ClusterWait | Inst::LoadPart { .. } => {
+                self.cluster_inst(i, active)?;
             }
             Inst::DependencyWait | Inst::LaunchDependents => {}
             Inst::Pipeline { pipeline, body } => self.pipeline(pipeline, body, active)?,

@@ -207,6 +207,18 @@ impl Program {
                 self.array(p.barriers)
             ),
             Inst::Side { piece, stage, .. } => format!("side of piece %{piece} in stage %{stage}"),
+            Inst::LoadPart {
+                dst,
+                array,
+                rank,
+                index,
+                guard,
+            } => format!(
+                "{} = shared {}[%{index}..] of CTA %{rank}{}",
+                values(dst),
+                self.array(*array),
+                guarded(*guard)
+            ),
             Inst::Freed => "all stages are free".into(),
             _ => String::new(),
         }
@@ -291,8 +303,11 @@ impl Program {
             | Inst::Side { .. }
             | Inst::Bulk { .. }
             | Inst::Box { .. }
+            | Inst::LoadPart { .. }
             | Inst::Freed => self.sided(i),
             Inst::Barrier => "barrier".into(),
+            Inst::ClusterArrive => "arrive in the cluster".into(),
+            Inst::ClusterWait => "wait for the cluster".into(),
             Inst::DependencyWait => "wait for earlier kernels".into(),
             Inst::LaunchDependents => "the next kernel may start".into(),
             Inst::Fault { cond, code } => {

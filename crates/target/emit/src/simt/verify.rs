@@ -3,7 +3,8 @@
 use super::ir::{Inst, LeftFactor, Lines, Op, Pipeline, Program, Reg, Tensor, Ty, Warpgroup};
 use expr::Binary;
 use kernel::{Fragment, Swizzle};
-use layout::DType;
+use layout::{DType, Inserted};
+use std::collections::BTreeSet;
 
 /// CTAs of a cluster at most.
 const MAX_CLUSTER: u32 = 8;
@@ -22,6 +23,8 @@ struct Context {
     walk: bool,
     /// CTAs that copy together in the pipeline around it.
     among: u32,
+    /// It is the whole program or the body of a pipeline, which is gone through once.
+    top: bool,
 }
 
 impl Context {
@@ -31,6 +34,7 @@ impl Context {
             uniform: self.uniform && uniform,
             pipeline: false,
             walk: false,
+            top: false,
             ..self
         }
     }
@@ -43,6 +47,10 @@ struct Verifier<'a> {
     defined: Vec<bool>,
     /// Whether each value is the same for all threads of a CTA.
     same: Vec<bool>,
+    /// How often the CTAs of the cluster have met so far, and whether this one has said that it is here and not waited.
+    met: (u32, bool),
+    /// Arrays that the CTAs read of each other.
+    parts: BTreeSet<u32>,
 }
 
 type Checked = Result<(), String>;
@@ -58,6 +66,8 @@ pub fn verify(p: &Program) -> Checked {
         seen: vec![false; n],
         defined: vec![false; n],
         same: vec![false; n],
+        met: (0, false),
+        parts: parts(&p.body).into_iter().inserted(),
     };
     let context = Context {
         uniform: true,
@@ -65,10 +75,28 @@ pub fn verify(p: &Program) -> Checked {
         pipeline: false,
         walk: false,
         among: 1,
+        top: true,
     };
     v.cluster()?;
     v.body(&p.body, context)?;
+    if v.met.1 || v.met.0 == 1 && !v.parts.is_empty() {
+        return Err("a CTA ends before others of its cluster have read what it keeps".into());
+    }
     super::dependents::check(p)
+}
+
+/// Whether the CTAs of a cluster wait for each other there.
+fn waits(body: &[Inst]) -> bool {
+    body.iter().any(|i| matches!(i, Inst::ClusterWait))
+}
+
+/// Arrays that the CTAs of a cluster read of each other.
+fn parts(body: &[Inst]) -> Vec<u32> {
+    let own = |i: &Inst| match i {
+        Inst::LoadPart { array, .. } => vec![*array],
+        i => parts(i.body()),
+    };
+    body.iter().flat_map(own).collect()
 }
 
 impl Verifier<'_> {
@@ -152,13 +180,58 @@ impl Verifier<'_> {
         let legal = n.is_power_of_two() && n <= MAX_CLUSTER && self.p.walkers.is_multiple_of(n);
         let tasks = self.p.tasks.known();
         let whole = legal && tasks.is_none_or(|t| t % i64::from(n) == 0);
-        let meets = |i: &Inst| matches!(i, Inst::Pipeline { .. });
+        let meets = |i: &Inst| matches!(i, Inst::Pipeline { .. } | Inst::ClusterWait);
         match whole && (n == 1 || self.p.body.iter().any(meets)) {
             true => Ok(()),
             false => Err(format!(
-                "{} tasks, and {} CTAs that walk, are no clusters of {n} that meet in a pipeline",
+                "{} tasks, and {} CTAs that walk, are no clusters of {n} that meet",
                 self.p.tasks, self.p.walkers
             )),
+        }
+    }
+
+    /// What is written to shared memory, and what CTAs of a cluster do with it: they meet, read, and meet again.
+    fn cluster_inst(&mut self, i: &Inst, c: Context, own: &mut Vec<Reg>) -> Checked {
+        match i {
+            Inst::StoreShared {
+                array,
+                index,
+                values,
+            } => {
+                self.is(*index, Ty::I32)?;
+                if self.met.0 > 0 && self.parts.contains(array) {
+                    return Err(
+                        "what others of the cluster read is written behind their meeting".into(),
+                    );
+                }
+                self.elements(values, self.array(*array)?)
+            }
+            Inst::LoadPart {
+                dst,
+                array,
+                rank,
+                index,
+                guard,
+            } => {
+                self.all(&[*rank, *index], Ty::I32)?;
+                self.guard(*guard)?;
+                dst.iter().try_for_each(|&r| self.define(r, false, own))?;
+                if self.met != (1, false) {
+                    return Err("a CTA reads what another keeps and does not stand between their two meetings".into());
+                }
+                self.elements(dst, self.array(*array)?)
+            }
+            Inst::ClusterArrive | Inst::ClusterWait => {
+                self.together("a meeting of the cluster", c)?;
+                let arrives = matches!(i, Inst::ClusterArrive);
+                let top = c.top && !c.side && self.p.cluster > 1;
+                if !top || arrives == self.met.1 {
+                    return Err("CTAs of a cluster arrive and then wait, where all threads that compute come by once".into());
+                }
+                self.met = (self.met.0 + u32::from(!arrives), arrives);
+                Ok(())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -224,14 +297,10 @@ impl Verifier<'_> {
                     _ => self.all(values, Ty::U32),
                 }
             }
-            Inst::StoreShared {
-                array,
-                index,
-                values,
-            } => {
-                self.is(*index, Ty::I32)?;
-                self.elements(values, self.array(*array)?)
-            }
+            Inst::StoreShared { .. }
+            | Inst::LoadPart { .. }
+            | Inst::ClusterArrive
+            | Inst::ClusterWait => self.cluster_inst(i, c, own),
             Inst::For {
                 i,
                 from,
@@ -300,7 +369,8 @@ impl Verifier<'_> {
                 p.barriers
             ));
         }
-        if p.among != self.p.cluster {
+        let apart = p.among == 1 && waits(body);
+        if p.among != self.p.cluster && !apart {
             return Err(format!(
                 "stages of {} CTAs in clusters of {}",
                 p.among, self.p.cluster
@@ -324,6 +394,7 @@ impl Verifier<'_> {
             pipeline: true,
             walk: walks,
             among: p.among,
+            top: c.top && !walks,
             ..c
         };
         self.body(body, inside)?;

@@ -77,6 +77,7 @@ pub fn target(limits: Limits) -> Target {
             copiers: vec![],
             walking: false,
             clusters: vec![],
+            cluster_parts: vec![],
             boxes: false,
             store_bytes: 0,
             fragments: vec![],

@@ -206,7 +206,14 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
     if g.cluster > 1 {
         let cluster = format!("{} CTAs", g.cluster);
         b.name("cluster", "a cluster", cluster, "the schedule");
-        b.beat("cta", "Neighbours work as a cluster of {cluster}: what all of them need each brings a share of, and sends it to all.", "Neighbours fetch for each other: of what all of {cluster} need each brings a share for everybody.");
+        let how = s.program.as_ref().map(kernel::TileProgram::schedule);
+        if how.is_some_and(kernel::Schedule::gives_parts) {
+            b.beat("cta", "Neighbours work as a cluster of {cluster}: each sums a part, and keeps it in its shared memory, where all of them read it when they have met.", "Neighbours share a job: each of {cluster} works on a part, and then they put the parts together.");
+        } else if how.is_some_and(kernel::Schedule::adds_parts) {
+            b.beat("cta", "Neighbours work as a cluster of {cluster}: each adds its share of what all of them keep, part by part.", "Neighbours put together what {cluster} made: each a share of it.");
+        } else {
+            b.beat("cta", "Neighbours work as a cluster of {cluster}: what all of them need each brings a share of, and sends it to all.", "Neighbours fetch for each other: of what all of {cluster} need each brings a share for everybody.");
+        }
     }
     b.beat("limits", "Each thread is taken to need {registers} registers and each CTA {shared} of shared memory. An SM hands both out until one is used up; here it is {limiter}.", "Benches and shelf space are handed out until one runs out: {limiter}.");
     b.beat("slots", "So it holds {ctas}, {held} of {slots} possible: {occupancy} occupancy. More would hide more waiting; fewer leave more registers to each.", "{held} are on the floor where {slots} would fit.");

@@ -15,8 +15,8 @@ use super::product::Product;
 use super::{gpu_flat, one_row, tiles};
 use crate::bind::ctx::{Ctx, Space};
 use kernel::{
-    AxisId, AxisTile, Factors, Fragment, GpuMapping, GpuTarget, Mapping, Operand, PARTS_DEPTH,
-    Place, Schedule, Swizzle, TileId,
+    AxisId, AxisTile, Combined, Factors, Fragment, GpuMapping, GpuTarget, Mapping, Operand,
+    PARTS_DEPTH, Place, Schedule, Swizzle, TileId,
 };
 use machine::{calc, units};
 use shape::{Gpu, Numbered, Renumbered, Shape, WARP};
@@ -710,6 +710,7 @@ impl Gpu<'_> {
             copiers: s.copiers,
             walkers: self.walkers(&r, &s, threads, bytes),
             cluster: 1,
+            combined: Combined::ByLast,
             rows: r.rows.clone(),
             columns: r.columns.clone(),
             fragment: self.fragment,

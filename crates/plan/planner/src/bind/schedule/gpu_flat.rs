@@ -8,8 +8,8 @@ use super::product::Product;
 use super::{gpu_layout, tiles};
 use crate::bind::ctx::Space;
 use kernel::{
-    AxisId, AxisTile, GpuMapping, GpuTarget, Kernel, MOST_NEIGHBOURS, Mapping, Place, Role,
-    Schedule, Spread, Stmt, Swizzle, TileId, TileIds, TileProgram,
+    AxisId, AxisTile, Combined, GpuMapping, GpuTarget, Kernel, MOST_NEIGHBOURS, Mapping, Place,
+    Role, Schedule, Spread, Stmt, Swizzle, TileId, TileIds, TileProgram,
 };
 use layout::Arrange;
 use machine::units;
@@ -114,6 +114,18 @@ pub(super) fn with_grid(space: &Space, grid: &[AxisTile]) -> Vec<Candidate> {
     let cut: Vec<AxisTile> = grid.iter().rev().copied().collect();
     let each = f.gpu.threads.iter().rev();
     each.filter_map(|&threads| f.candidate(space.kernel, &cut, &[], (threads, 1, EACH)))
+        .collect()
+}
+
+/// Candidates of CTAs of so many threads whose tasks have the tiles of `grid`, outermost first.
+pub(super) fn with_threads(space: &Space, grid: &[AxisTile], threads: u32) -> Vec<Candidate> {
+    let Some(f) = Flat::new(space) else {
+        return vec![];
+    };
+    let cut: Vec<AxisTile> = grid.iter().rev().copied().collect();
+    let widths = [EACH, 1].into_iter();
+    widths
+        .filter_map(|each| f.candidate(space.kernel, &cut, &[], (threads, 1, each)))
         .collect()
 }
 
@@ -522,6 +534,7 @@ impl Flat<'_> {
             copiers: 0,
             walkers: 0,
             cluster: 1,
+            combined: Combined::ByLast,
             store_bytes: 0,
             rows,
             columns,

@@ -119,7 +119,8 @@ fn kind(op: &str) -> Kind {
         ("wgmma", _) | ("fence", "proxy") => Kind::Fence,
         ("mbarrier" | "setmaxnreg" | "griddepcontrol", _) => Kind::Fence,
         ("ldmatrix", _) => Kind::LoadShared,
-        ("ld", "global") => Kind::Load,
+        // Another CTA's shared memory is as far as the L2.
+        ("ld", "global" | "shared::cluster") => Kind::Load,
         ("ld", "shared") | ("shfl", _) => Kind::LoadShared,
         ("st", "global") | ("red", _) => Kind::Store,
         ("st", _) => Kind::StoreShared,

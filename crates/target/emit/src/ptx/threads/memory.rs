@@ -12,6 +12,8 @@ use std::fmt;
 pub(super) enum Space {
     Operand(u16),
     Shared(u32),
+    /// The same of the CTA of the cluster whose number the value says.
+    Part(u32, Reg),
 }
 
 /// Where an instruction is obeyed: everywhere, or where a truth value holds; written in front of it.
@@ -123,6 +125,31 @@ impl Printer<'_> {
         }
     }
 
+    /// Element `index` of the shared array of a CTA of the cluster, touched where `guard` holds.
+    pub(super) fn part_at(
+        &mut self,
+        array: u32,
+        rank: Reg,
+        (index, guard): (Reg, Option<Reg>),
+    ) -> Place {
+        let own = self.shared_at(array, index);
+        let each = size(self.p.shared[array as usize].dtype);
+        let (index, _) = self.split(index);
+        let base = self.address(Space::Part(each, rank), index, |s, t, _| {
+            let rank = s.r(rank);
+            s.line(format_args!(
+                "mapa.shared::cluster.u32 {t}, {}, {rank};",
+                own.base
+            ));
+        });
+        Place {
+            space: "shared::cluster",
+            base,
+            on: On(guard.map(|g| self.r(g))),
+            ..own
+        }
+    }
+
     /// The place so many bytes further on as a register says.
     pub(super) fn further(&mut self, place: Place, by: Name) -> Place {
         let base = match place.space {
@@ -166,7 +193,7 @@ impl Printer<'_> {
         }
         let t = match space {
             Space::Operand(_) => self.temp("tl"),
-            Space::Shared(_) => self.temp("tr"),
+            Space::Shared(_) | Space::Part(..) => self.temp("tr"),
         };
         let from = self.r(index);
         make(self, t, from);

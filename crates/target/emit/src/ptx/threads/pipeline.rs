@@ -199,6 +199,15 @@ impl Printer<'_> {
         self.line("barrier.cluster.wait.acquire;");
     }
 
+    /// Where the CTAs of a cluster arrive, or wait for each other.
+    pub(super) fn meeting(&mut self, i: &Inst) {
+        match i {
+            Inst::ClusterArrive => self.line("barrier.cluster.arrive.release;"),
+            Inst::ClusterWait => self.line("barrier.cluster.wait.acquire;"),
+            _ => {}
+        }
+    }
+
     /// The pipeline at hand.
     fn printing(&mut self) -> Out<&mut Printing> {
         self.pipeline
@@ -223,6 +232,8 @@ impl Printer<'_> {
         }
         let [more, fewer] = p.registers;
         let shared_out = entry && more > fewer;
+        // Where threads that copy go on they are counted where the CTAs of a cluster meet; else they have ended by then.
+        let meets = !entry && parts.rest.contains(&Inst::ClusterWait);
         let q = self.temp("tp");
         self.line(format_args!("setp.lt.u32 {q}, {thread}, {computing};"));
         self.line(format_args!("@{q} bra $computing_{label};"));
@@ -235,7 +246,8 @@ impl Printer<'_> {
         if step < p.copiers {
             let q = self.temp("tp");
             self.line(format_args!("setp.ge.s32 {q}, {i}, {step};"));
-            self.line(format_args!("@{q} bra $over_{label};"));
+            let end = if meets { "copied" } else { "over" };
+            self.line(format_args!("@{q} bra ${end}_{label};"));
         }
         let stage = self.r(parts.copy.stage);
         self.line(format_args!("mov.b32 {stage}, {i};"));
@@ -260,6 +272,10 @@ impl Printer<'_> {
                 Ok(())
             })
         })?;
+        if meets {
+            self.out.label(format_args!("$copied_{label}"));
+            parts.rest.iter().for_each(|i| self.meeting(i));
+        }
         if walk.is_none() {
             self.line(format_args!("bra $over_{label};"));
         }

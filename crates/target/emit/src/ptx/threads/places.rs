@@ -87,7 +87,7 @@ pub(super) fn beyond(p: &Program) -> Vec<Option<(Reg, i64)>> {
                     let sum = sums[*index as usize];
                     small(operand) && sum.is_some_and(|s| s.1 % 2 != 0)
                 }
-                Inst::LoadSharedRun { array, index, .. } => {
+                Inst::LoadSharedRun { array, index, .. } | Inst::LoadPart { array, index, .. } => {
                     let sum = sums[*index as usize];
                     shared(array) && sum.is_some_and(|s| s.1 % 2 != 0)
                 }

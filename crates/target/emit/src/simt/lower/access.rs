@@ -39,6 +39,17 @@ impl Lower<'_> {
                 terms.push((part, stride));
             }
         }
+        if let Some(kept) = &self.kept[o as usize] {
+            // Elements are counted from those of the cluster's first position on.
+            let first = kept.first;
+            let first = first.map_or(offset, |f| self.b.sub(offset, f));
+            let index = self.b.linear(first, &terms);
+            return Ok(Place {
+                index,
+                inside,
+                exists,
+            });
+        }
         let mut index = self.b.linear(offset, &terms);
         for i in &a.indexed {
             let name = self.kernel.operands[i.by as usize].name.clone();
@@ -200,7 +211,11 @@ impl Lower<'_> {
         let operand = &self.kernel.operands[o as usize];
         let (dtype, outside) = (operand.dtype, operand.access.outside);
         let ty = Ty::of(dtype).unwrap_or(Ty::F32);
-        let v = self.b.load_run((o, p.index, guard), ty, run.of as usize)[run.number as usize];
+        let of = self.part_of(o, at);
+        let all = self
+            .b
+            .load_run((o, p.index, guard), of, ty, run.of as usize);
+        let v = all[run.number as usize];
         Ok(match p.inside {
             Some(inside) if outside != 0.0 => {
                 let other = self.literal(outside, dtype);
@@ -231,6 +246,9 @@ impl Lower<'_> {
             .b
             .both(guard, also)
             .filter(|&g| self.b.number(g) != Some(1));
+        if let Some(of) = self.part_of(o, at) {
+            return Ok(self.b.load_run((o, p.index, guard), Some(of), ty, 1)[0]);
+        }
         let v = self.b.op(
             ty,
             Op::Load {
@@ -246,6 +264,12 @@ impl Lower<'_> {
             }
             _ => Ok(v),
         }
+    }
+
+    /// Where the part of `at` is that a CTA of the cluster keeps of operand `o`: its array, and the CTA's number.
+    fn part_of(&self, o: OperandId, at: &At) -> Option<(u32, Reg)> {
+        let kept = self.kept[o as usize].as_ref()?;
+        Some((kept.array, at.coord[kept.part as usize]))
     }
 
     /// A constant of type `d`.
@@ -276,6 +300,16 @@ impl Lower<'_> {
             .b
             .both(guard, also)
             .filter(|&g| self.b.number(g) != Some(1));
+        if let Some(array) = self.kept[o as usize].as_ref().map(|k| k.array) {
+            return self.guarded(guard, |l| {
+                l.b.push(Inst::StoreShared {
+                    array,
+                    index: p.index,
+                    values,
+                });
+                Ok(())
+            });
+        }
         self.b.push(Inst::Store {
             operand: o,
             index: p.index,

@@ -6,6 +6,7 @@
 //! unrolled along their axes, others loop.
 mod access;
 mod bf16;
+mod cluster;
 mod deep;
 mod groups;
 mod matrix;
@@ -28,9 +29,10 @@ use super::dependents::with_wait;
 use super::fresh::with_fresh_sums;
 use super::ir::{Buffer, Inst, Op, Program, Reg, Ty, Warpgroup};
 use crate::EmitError;
+pub use cluster::in_cluster;
 use expr::{Binary, Compare};
 use kernel::{
-    AxisId, AxisTile, Edge, Factors, Fragment, GpuMapping, Kernel, Mapping, Node, Operand,
+    AxisId, AxisTile, Edge, Factors, Fragment, GpuMapping, Kept, Kernel, Mapping, Node, Operand,
     OperandId, Place, Role, Seen, TileId, TileProgram, work,
 };
 use layout::{DType, Dim};
@@ -47,7 +49,14 @@ const MAX_PIECE: i64 = 1 << 20;
 /// # Errors
 /// A rule of the schedule that this form needs is broken, or an element type has no form here.
 pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
-    let (kernel, schedule) = (program.kernel(), program.schedule());
+    let schedule = program.schedule();
+    let all = Kept::all(program.kernel(), schedule).map_err(|why| EmitError::Rule {
+        kernel: program.kernel().name.clone(),
+        statement: "the mapping".into(),
+        rule: "parts in a cluster",
+        why,
+    })?;
+    let kernel = &*cluster::as_kept(program.kernel(), &all);
     let fail = |rule: &'static str, why: &str| {
         Err(EmitError::Rule {
             kernel: kernel.name.clone(),
@@ -72,11 +81,24 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     if schedule.chunk != 1 {
         return fail("chunk", "a CTA takes one task");
     }
+    let program = checked(program, kernel, [whole, map], (&all, caps))?;
+    verified(&program);
+    Ok(program)
+}
+
+/// The program for a mapping that was looked at, whole and without warps that only copy, of a kernel with what is `all` kept.
+fn checked(
+    program: &TileProgram,
+    kernel: &Kernel,
+    [whole, map]: [&GpuMapping; 2],
+    (all, caps): (&[Kept], Caps),
+) -> Result<Program> {
+    let schedule = program.schedule();
     let mut b = Build::new();
     let staged = |p: &Place| p.stages().is_some_and(|n| n > 1);
     let ahead = map.fragment.is_some() || schedule.places.iter().any(staged);
     let thread = b.op(Ty::I32, Op::Thread);
-    let all = 0..kernel.operands.len() as OperandId;
+    let operands_of = 0..kernel.operands.len() as OperandId;
     let mut l = Lower {
         kernel,
         schedule,
@@ -91,7 +113,8 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         axes: vec![],
         groups: vec![],
         homes: vec![],
-        depends: all.map(|o| kernel.depends(o)).collect(),
+        depends: operands_of.map(|o| kernel.depends(o)).collect(),
+        kept: kernel.operands.iter().map(|_| None).collect(),
         shared: vec![],
         tensors: vec![],
         thread,
@@ -112,6 +135,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     // What a walk's next task changes is computed in its body.
     l.walk = (whole.walkers > 0).then(|| l.b.open_loop());
     l.grid();
+    l.keeps(all);
     l.homes()?;
     l.zeroed = l.zeroed_tiles();
     match l.copiers {
@@ -127,7 +151,8 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         ..
     } = l;
     let body = finished(&mut b, &operands, (map, caps));
-    let program = Program {
+    let body = cluster::met(body, schedule);
+    Ok(Program {
         name: kernel.name.clone(),
         threads: whole.threads,
         registers: map.fragment.map(|_| map.registers),
@@ -142,9 +167,7 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         walkers: whole.walkers,
         cluster: whole.cluster,
         faults,
-    };
-    verified(&program);
-    Ok(program)
+    })
 }
 
 /// The instructions of a whole program.

@@ -149,7 +149,7 @@ impl Lower<'_> {
                 copiers: self.copiers,
                 barriers,
                 registers: self.shared_out,
-                among: self.schedule.cluster(),
+                among: self.schedule.among(),
             },
             body,
         });

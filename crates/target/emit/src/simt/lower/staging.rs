@@ -95,7 +95,7 @@ impl Lower<'_> {
     /// CTAs of the cluster that copy pieces of a tile together.
     fn among(&self, dst: TileId, operand: OperandId) -> u32 {
         match self.schedule.is_multicast(self.kernel, dst, operand) {
-            true => self.schedule.cluster(),
+            true => self.schedule.among(),
             false => 1,
         }
     }

@@ -80,6 +80,8 @@ pub(super) struct Lower<'a> {
     pub(super) axes: Vec<Axis>,
     pub(super) groups: Vec<Group>,
     pub(super) homes: Vec<Rc<TileStorage>>,
+    /// Of each operand how the CTAs of a cluster keep it, where they do.
+    pub(super) kept: Vec<Option<KeptArray>>,
     /// Axes that each operand's accesses depend on.
     pub(super) depends: Vec<Vec<AxisId>>,
     pub(super) shared: Vec<SharedArray>,
@@ -102,6 +104,15 @@ pub(super) struct Lower<'a> {
     pub(super) faults: Vec<String>,
     /// The statement at hand, for errors.
     pub(super) at: String,
+}
+
+/// An operand of which each CTA of a cluster keeps a part.
+pub(super) struct KeptArray {
+    pub array: u32,
+    /// The axis of the parts.
+    pub part: AxisId,
+    /// The element, of the operand as it is kept, of the first position that the cluster has, where it is not 0.
+    pub first: Option<Reg>,
 }
 
 /// A position: per axis its coordinate, its number among the thread's own positions where that is

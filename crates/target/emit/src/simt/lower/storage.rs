@@ -53,7 +53,7 @@ impl Lower<'_> {
                 "place",
                 "only what one map, or one relabelling that carries nothing, defines can be computed where it is used",
             ),
-            (Place::Register, _) => {
+            (Place::Register | Place::Cluster, _) => {
                 let mut own = vec![];
                 let mut groups = BTreeSet::new();
                 for &a in &tile.axes {

@@ -3,6 +3,7 @@
 //! ascending order and does what follows. Both are kernels like any other, so that verifier, reference, cost and emitters know
 //! nothing of it, and the order of the sums is the schedule's: the same bits every time.
 mod attention;
+mod cluster;
 mod folds;
 mod pieces;
 mod product;
@@ -51,7 +52,7 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
         return None;
     }
     // Two steps that do nothing, in one launch where that is less.
-    let joined = ctx.machine.joined_s(1).max(0.0);
+    let joined = most_saved(ctx);
     if whole <= 2.0 * idle_seconds(ctx) - joined {
         return None;
     }
@@ -129,6 +130,14 @@ fn saved_as_one_launch(ctx: Ctx, first: &Half, second: &Half) -> Option<f64> {
     }
     let times = handovers(ctx, &[part(first)], part(second))?;
     Some(ctx.machine.joined_s(times))
+}
+
+/// Seconds that a sum of parts takes less in the launch of the parts at most.
+fn most_saved(ctx: Ctx) -> f64 {
+    let gpu = ctx.target.gpu.as_ref();
+    let clusters = gpu.is_some_and(|g| !g.cluster_parts.is_empty());
+    let handovers = if clusters { 0 } else { 1 };
+    ctx.machine.joined_s(handovers).max(0.0)
 }
 
 /// One of two kernels with its candidates.
@@ -231,7 +240,7 @@ impl<'a> InParts<'a> {
         let (ctx, two) = (self.ctx, &self.two);
         let [one, sum] = &self.halves;
         // The sum takes its sketch at least, less what one launch saves.
-        let joined = ctx.machine.joined_s(1).max(0.0);
+        let joined = most_saved(ctx);
         let left = sum.sketches.first().map_or(0.0, |s| s.0 - joined);
         let (r1, first, w1) = one.best(ctx, counted.map(|c| c[0]), limit - left.max(0.0))?;
         if r1 >= limit {
@@ -250,16 +259,29 @@ impl<'a> InParts<'a> {
             let what = format!("{what}, in the same launch");
             Some(((rank - less, half, what), less))
         });
+        let clustered = match counted {
+            Some(_) => self.in_cluster(&first, limit),
+            None => None,
+        };
         let ways = [alone, beside].into_iter().flatten();
-        let ((r2, second, w2), saved) = ways.min_by(|a, b| a.0.0.total_cmp(&b.0.0))?;
+        let by_last = ways.min_by(|a, b| a.0.0.total_cmp(&b.0.0));
+        let by_last = by_last.map(|((rank, second, what), saved)| Way {
+            rank: r1 + rank,
+            halves: [first, second],
+            what,
+            saved,
+        });
+        let ways = [by_last, clustered].into_iter().flatten();
+        let way = ways.min_by(|a, b| a.rank.total_cmp(&b.rank))?;
+        let [first, second] = way.halves;
         Some(Found {
             what: format!(
-                "{} parts along {axis}, {w1}; then their sum, {w2}",
-                two.cut.1
+                "{} parts along {axis}, {w1}; then their sum, {}",
+                two.cut.1, way.what
             ),
-            rank: r1 + r2,
+            rank: way.rank,
             parts: Parts {
-                seconds: first.cost.time_s + second.cost.time_s - saved,
+                seconds: first.cost.time_s + second.cost.time_s - way.saved,
                 first,
                 cut: two.cut,
                 args: two.args.clone(),
@@ -268,6 +290,14 @@ impl<'a> InParts<'a> {
             second,
         })
     }
+}
+
+/// How both kernels run, what the sum is called and how much less both take in one launch.
+struct Way {
+    rank: f64,
+    halves: [Half; 2],
+    what: String,
+    saved: f64,
 }
 
 /// The sum of `space`'s kernel in `parts` along `axis`, and the sum of the parts with what follows; `None` where the
