@@ -173,7 +173,6 @@ fn a_step_in_the_launch_before_it_takes_a_hand_over() {
             body_s: 1e-6,
             tasks: 64,
             threads: 128,
-            joined: handovers > 0,
             handovers,
             ..KernelSpan::default()
         })
