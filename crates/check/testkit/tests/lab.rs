@@ -1,13 +1,16 @@
 //! Products that were measured on an H100, stage by stage of a recipe in plain PTX, as schedules predict them.
+use graph::GraphBuilder;
 use kernel::{Family, Mapping, Place, Target, TileProgram};
-use layout::{DType, DimBox};
+use layout::{DType, Dim, DimBox};
 use machine::Machine;
 use plan::{Allotment, Plan, Planner as _, Step, StepWork};
 use planner::{PlanOptions, Planner};
-use shopfloor::{Model, Precision};
+use shopfloor::{Model, ModelOptions, Precision};
 use std::path::Path;
 use std::process::Command;
-use tensor::Tensor;
+use std::sync::Arc;
+use tensor::{Tensor, WeightStore};
+use testkit::handwritten::{node, product};
 use testkit::lab::{self, SIZES, STAGES, Stage};
 use testkit::tools::tool;
 
@@ -464,4 +467,50 @@ fn chains_of_few_rows_take_what_was_measured() {
         }
         assert!(early < plain);
     }
+}
+
+/// A row of so many elements by a constant, and what that gives by its transpose, in bf16.
+fn one_row_by_two(rows: usize, columns: usize) -> Model {
+    let mut weights = WeightStore::new();
+    let shapes = [[rows, columns], [columns, rows]];
+    let all = shapes.map(|shape| {
+        let w = Tensor::zeros(DType::BF16, &shape).expect("memory");
+        let id = weights.add_tensor(&format!("w{}", shape[0]), w);
+        id.expect("a name that is free")
+    });
+    let mut b = GraphBuilder::new("row", Arc::new(weights));
+    let mut x = b.input("x", DType::BF16, vec![Dim::ONE, Dim::from(rows)]);
+    for (w, name) in all.into_iter().zip(["narrow", "wide"]) {
+        let w = b.weight(w).expect("a weight");
+        x = node(&mut b, product(&[0, 1], &[1, 2], &[0, 2]), &[x, w], name);
+    }
+    Model::from_graph("row", &b.finish(&[x]), &ModelOptions::default()).expect("a model")
+}
+
+/// A launch of several steps lets the next one begin before its first results are stored, or where what is first are
+/// parts that its clusters add before the sums are: constants are copied while few of its CTAs go on.
+#[test]
+fn launches_of_several_steps_let_the_next_begin_first() {
+    let mapping = |s: &Step| match &s.work {
+        StepWork::Kernel { schedule, .. } => match &schedule.mapping {
+            Mapping::Gpu(g) => Some((g.triggers, schedule.gives_parts())),
+            Mapping::Cpu(_) => None,
+        },
+        StepWork::Host { .. } => None,
+    };
+    let mut found = 0;
+    for columns in [1024, 2048] {
+        let target = emit::ptx::target("sm_90a");
+        let plan = plan_of(&one_row_by_two(8192, columns), target);
+        let steps: Vec<&Step> = plan.blocks().flat_map(|b| &b.steps).collect();
+        for launch in steps.chunk_by(|_, next| next.joined) {
+            let all: Vec<(bool, bool)> = launch.iter().filter_map(|s| mapping(s)).collect();
+            let lets: Vec<usize> = (0..all.len()).filter(|&i| all[i].0).collect();
+            let first = usize::from(all.first().is_some_and(|a| a.1));
+            let name = &launch[0].name;
+            assert!(lets.iter().all(|&i| i == first), "{lets:?} of {name}");
+            found += usize::from(launch.len() > 1 + first && !lets.is_empty());
+        }
+    }
+    assert!(found > 0);
 }
