@@ -37,6 +37,9 @@ const SELDOM_S: f64 = 10.0;
 const REST: f64 = 4.0;
 /// Longest that a trial has to last where something has been changed to and fro, seconds.
 const LONG_TRIAL_S: f64 = 20.0;
+/// However long a trial is to last, it ends where a request takes so many times more than it was to take less: a load that
+/// swings does not make up for that.
+const FAR: f64 = 8.0;
 /// Each further wait is longer by this.
 const LONGER: f64 = 4.0;
 /// Samples kept of each side of a trial: every request counts, or every second, fourth, ... where there
@@ -465,6 +468,7 @@ impl Supervisor {
         without.add(&t.without);
         let (with, without) = (&with.samples, &without.samples);
         let (id, subject) = (proposal.id, proposal.subject.clone());
+        let gain = proposal.gain.max(0.0);
         if t.failed > 0 || t.differed > 0 {
             let what = match t.failed {
                 0 => format!(
@@ -531,7 +535,9 @@ impl Supervisor {
             }
             return;
         }
-        if now - *since < lasts {
+        let promised = old * gain / (1.0 + gain);
+        let far = z <= -o.sure && new - old > FAR * promised;
+        if now - *since < lasts && !far {
             return;
         }
         if z >= o.sure && faster >= o.threshold / 2.0 {

@@ -434,6 +434,44 @@ fn a_load_that_swings_does_not_make_the_plan_swing() {
     }
 }
 
+/// A plan that was tried in vain is tried for longer the next time, but not where it costs many times what it promises.
+#[test]
+fn a_trial_that_is_slower_by_far_ends_at_once() {
+    let seconds = |with: f64| {
+        let mut h = Host::new(Options::default());
+        let w = window(1.0, 1.0);
+        let mut last = 0.0;
+        for id in 1..=3 {
+            // What was tried has to wait.
+            let taken = (0..2000).any(|i| {
+                let slow = (i / 25) % 2 == 1;
+                let all = h.window(window(if slow { 3.0 } else { 1.0 }, 1.0));
+                let asked = all.iter().any(|a| matches!(a, Action::Propose(_)));
+                let mut answer = match asked {
+                    true => h.tell(Observation::Proposed(vec![proposal(id, 8.0)])),
+                    false => vec![],
+                };
+                answer.retain(|a| matches!(a, Action::Prepare(_)));
+                !answer.is_empty()
+            });
+            assert!(taken, "plan {id}");
+            let todo = h.tell(Observation::Ready {
+                proposal: id,
+                failed: None,
+            });
+            assert!(todo.iter().any(|a| matches!(a, Action::Try { .. })));
+            let begin = h.now;
+            let end = h.trial(id, &w, with, 1.0);
+            assert!(matches!(end, Some(Action::RollBack(_))), "{end:?}");
+            last = h.now - begin;
+        }
+        last
+    };
+    // The third lasts 2 s, the wait before it.
+    assert!(seconds(1.2) >= 2.0, "{}", seconds(1.2));
+    assert!(seconds(20.0) < 1.0, "{}", seconds(20.0));
+}
+
 #[test]
 fn traffic_shapes_and_queues_are_noticed() {
     let mut h = Host::new(Options::default());
