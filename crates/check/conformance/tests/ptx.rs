@@ -183,6 +183,9 @@ fn clusters_are_assembled() {
 
 #[test]
 fn parts_in_clusters_are_assembled() {
+    if !testing::turn("parts_in_clusters_are_assembled") {
+        return;
+    }
     let Some(a) = assembler("ptxas: parts in clusters", 1) else {
         return;
     };

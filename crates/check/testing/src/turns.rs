@@ -28,6 +28,9 @@ const fn one_of(of: u64, name: &'static str, seconds: f64) -> Turn {
 const TURNS: &[Turn] = &[
     one_of(6, "tasks_that_ctas_walk_agree_with_the_reference_however_they_are_launched", 4.1),
     one_of(6, "clusters_agree_with_the_reference_however_they_are_launched", 1.7),
+    one_of(6, "emulated: parts_in_clusters_agree_with_the_reference", 6.0),
+    one_of(6, "simt: parts_in_clusters_agree_with_the_reference", 5.4),
+    one_of(6, "parts_in_clusters_are_assembled", 3.0),
     one_of(10, "products_of_parts_that_lie_as_images_give_what_multiply_adds_give", 7.4),
     one_of(5, "webgpu: requests_are_called_off_between_submissions", 41.3),
     one_of(5, "webgpu: ppocr_cls", 22.5),
