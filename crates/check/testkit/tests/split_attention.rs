@@ -7,7 +7,7 @@ use layout::{DType, Dim, DimBox};
 use plan::Plan;
 use reference::run_graph;
 use shopfloor::{Launch, Model, ModelOptions, Session};
-use shopfloor_testkit::handwritten::{node, values};
+use shopfloor_testkit::handwritten::{node, product, values};
 use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
 
@@ -428,4 +428,63 @@ fn texts_are_cut_where_that_changes_nothing() {
             );
         }
     }
+}
+
+/// What the CTAs of a cluster add may be followed, in the same launch, by a step that would have more threads: all threads
+/// of a cluster meet, so that it has no more there.
+#[test]
+fn what_follows_a_cluster_has_no_more_threads() {
+    let (queries, keys, width) = (3, 130, 8);
+    let mut weights = WeightStore::new();
+    let w = values(DType::F32, &[width, 64], 5);
+    let w = weights.add_tensor("w", w).unwrap();
+    let mut b = GraphBuilder::new("then a product", Arc::new(weights));
+    let shape = |n: usize| vec![Dim::ONE, Dim::ONE, Dim::from(n), Dim::from(width)];
+    let of = [("q", queries), ("k", keys), ("v", keys)];
+    let inputs = of.map(|(name, n)| b.input(name, DType::F32, shape(n)));
+    let mut x = ExprBuilder::new();
+    let score = x.input(0, DType::F32);
+    let spec = AttentionSpec {
+        score: x.finish(&[score]),
+        undefined: Undefined::default(),
+    };
+    let y = node(&mut b, Op::Attention(spec), &inputs, "attention");
+    let w = b.weight(w).unwrap();
+    let y = node(
+        &mut b,
+        product(&[0, 1, 2, 3], &[3, 4], &[0, 1, 2, 4]),
+        &[y, w],
+        "product",
+    );
+    let graph = b.finish(&[y]);
+    let tensors = of.map(|(_, n)| values(DType::F32, &[1, 1, n, width], n as u64));
+    let want = run_graph(&graph, &tensors).unwrap()[0].to_f32().unwrap();
+    let mut clusters = 0;
+    for launch in [Launch::Steps, Launch::Graph] {
+        let model = Model::from_graph("then", &graph, &ModelOptions::default()).unwrap();
+        let gpu = EmulatedGpu::named("h100").unwrap();
+        let bench = Emulated::new("h100", gpu, Some(launch), model);
+        let plan = bench.session.plan(&DimBox::new()).unwrap();
+        let all: Vec<&plan::Step> = plan.blocks().flat_map(|b| &b.steps).collect();
+        for launch in all.chunk_by(|_, next| next.joined) {
+            let mapping = |s: &plan::Step| match &s.work {
+                plan::StepWork::Kernel { schedule, .. } => match &schedule.mapping {
+                    kernel::Mapping::Gpu(g) => (schedule.gives_parts(), g.threads),
+                    kernel::Mapping::Cpu(_) => (false, 0),
+                },
+                plan::StepWork::Host { .. } => (false, 0),
+            };
+            let (gives, most) = mapping(launch[0]);
+            clusters += usize::from(gives);
+            assert!(!gives || launch.iter().all(|s| mapping(s).1 <= most));
+        }
+        let pairs = of.iter().map(|o| o.0).zip(&tensors);
+        let pairs: Vec<(&str, &Tensor)> = pairs.collect();
+        for _ in 0..2 {
+            let got = bench.answer(&pairs).to_f32().unwrap();
+            let apart = got.iter().zip(&want).map(|(a, b)| (a - b).abs());
+            assert!(apart.fold(0.0, f32::max) < 1e-3);
+        }
+    }
+    assert!(clusters > 0);
 }

@@ -5,7 +5,7 @@
 use super::block::BlockBuilder;
 use super::launch::{Part, handovers, joins};
 use super::schedule::{Asked, Choice};
-use kernel::{Kernel, Mapping, Role, Schedule};
+use kernel::{Kernel, Role};
 use machine::units;
 use plan::{Alternative, BufferId, Step, StepWork, Why};
 use std::collections::BTreeMap;
@@ -21,14 +21,6 @@ fn printed(s: &Step) -> Option<Part<'_>> {
             work: &s.cost_work,
         }),
         StepWork::Host { .. } => None,
-    }
-}
-
-/// Threads of a CTA.
-fn threads(s: &Schedule) -> u32 {
-    match &s.mapping {
-        Mapping::Gpu(g) => g.threads,
-        Mapping::Cpu(_) => 0,
     }
 }
 
@@ -93,7 +85,7 @@ impl BlockBuilder<'_> {
         let least = u64::from(before.cost_work.tasks > 1);
         let limit = was + ctx.machine.joined_s(least);
         // As many threads as it likes, or no more than the launch has.
-        let widest = parts.iter().map(|p| threads(p.schedule)).max();
+        let widest = parts.iter().map(Part::threads).max();
         let mut ways = [None, widest].into_iter();
         let (choice, what, seconds) = ways.find_map(|most| {
             let (choice, what) = self.memo.one_task(asked, limit, most)?;

@@ -17,6 +17,14 @@ impl Part<'_> {
     fn is_alone(&self) -> bool {
         work::tasks(self.kernel, self.schedule).is_one()
     }
+
+    /// Threads of a CTA.
+    pub fn threads(&self) -> u32 {
+        match &self.schedule.mapping {
+            Mapping::Gpu(g) => g.threads,
+            Mapping::Cpu(_) => 0,
+        }
+    }
 }
 
 /// Whether steps on a device may be part of the launch before them.
@@ -40,6 +48,10 @@ pub(crate) fn handovers(ctx: Ctx, launch: &[Part], next: Part) -> Option<u64> {
     let behind =
         matches!(launch, [one, two, ..] if one.schedule.gives_parts() && two.schedule.adds_parts());
     let behind = behind && next.schedule.cluster() == 1;
+    // All threads of a cluster meet.
+    if behind && next.threads() > first.threads() {
+        return None;
+    }
     let file = m.limits.registers_per_sm.as_ref()?.value;
     let most = m.limits.registers_per_thread.as_ref();
     let most = most.map_or(u64::MAX, |v| v.value);

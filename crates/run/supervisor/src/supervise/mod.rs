@@ -492,13 +492,10 @@ impl Supervisor {
             }
             return;
         };
-        // What was changed before, or tried in vain, may swing with the load: such a trial has to last
-        // for several swings, and means count, for medians see the more frequent half only.
+        // What was changed before, or tried in vain, may swing with the load: means count, for medians see
+        // the more frequent half only.
         let times = self.past.get(&subject).map_or(0, |p| p.times);
-        let lasts = match times {
-            0 => 0.0,
-            n => (o.back_off_s * LONGER.powi((n - 1).clamp(0, 30))).min(LONG_TRIAL_S),
-        };
+        let lasts = lasts_s(times, o.back_off_s);
         let swings = times > 1;
         let rank = rank_test(without, with).unwrap_or(0.0);
         let (z, faster) = match swings {
@@ -535,9 +532,8 @@ impl Supervisor {
             }
             return;
         }
-        let promised = old * gain / (1.0 + gain);
-        let far = z <= -o.sure && new - old > FAR * promised;
-        if now - *since < lasts && !far {
+        let far = new - old > FAR * old * gain / (1.0 + gain);
+        if now - *since < lasts && !(far && z <= -o.sure) {
             return;
         }
         if z >= o.sure && faster >= o.threshold / 2.0 {
@@ -597,6 +593,15 @@ impl Supervisor {
             },
         );
         out.push(Action::RollBack(id));
+    }
+}
+
+/// Seconds that a trial lasts at least of what was changed, or tried in vain, so often: several swings of the load, with
+/// which it may swing.
+fn lasts_s(times: i32, back_off_s: f64) -> f64 {
+    match times {
+        0 => 0.0,
+        n => (back_off_s * LONGER.powi((n - 1).clamp(0, 30))).min(LONG_TRIAL_S),
     }
 }
 

@@ -136,6 +136,18 @@ pub fn joined(steps: &[&TileProgram], arch: &str) -> Result<Joined, EmitError> {
             });
         }
         let some = (threads(p) < all).then_some(threads(p));
+        if cluster && threads(p) > threads(steps[0]) {
+            return Err(EmitError::Rule {
+                kernel: p.kernel().name.clone(),
+                statement: "a launch that begins with a cluster".into(),
+                rule: "all threads meet",
+                why: format!(
+                    "{} threads; at most the {} of the cluster",
+                    threads(p),
+                    threads(steps[0])
+                ),
+            });
+        }
         let last = n + 1 == steps.len();
         let source = Source::Joined { n, last, some };
         // A task of the second is done by the CTAs of its cluster.
