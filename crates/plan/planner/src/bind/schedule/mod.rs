@@ -146,7 +146,13 @@ pub(crate) fn choose(
 }
 
 /// A kernel that reads copies, and these.
-type Reading = (Kernel, Vec<(OperandId, Packed)>);
+type Reading = (Kernel, Copies);
+
+/// Operands that are read as copies, and these.
+type Copies = Vec<(OperandId, Packed)>;
+
+/// A kernel that is cut in parts, the copies that it reads, and how.
+type Cut<'k> = (&'k Kernel, Copies, split::Found);
 
 /// What matrix instructions of a GPU may read in place of a kernel's constant factors.
 #[derive(Default)]
@@ -195,9 +201,9 @@ impl Readings {
     fn cut<'k>(
         &'k self,
         ctx: Ctx,
-        (kernel, relaid): (&'k Kernel, Vec<(OperandId, Packed)>),
+        (kernel, relaid): (&'k Kernel, Copies),
         (first, best): (&Candidate, &Rank),
-    ) -> Option<(&'k Kernel, Vec<(OperandId, Packed)>, split::Found)> {
+    ) -> Option<Cut<'k>> {
         let deep = gpu::lies_along_depth(first);
         let own = match (&self.deep, &self.widening) {
             (Some((kernel, _)), _) if deep => kernel,
@@ -216,7 +222,7 @@ impl Readings {
         {
             ways.push((kernel, copies.clone()));
         }
-        let mut found: Option<(&Kernel, Vec<(OperandId, Packed)>, split::Found)> = None;
+        let mut found: Option<Cut> = None;
         for (kernel, packed) in ways {
             let limit = found.as_ref().map_or(best.0, |f| f.2.rank);
             if let Some(f) = split::best(ctx, kernel, limit, best.2.tasks) {
