@@ -133,6 +133,7 @@ impl BlockBuilder<'_> {
                 continue;
             };
             first = launch;
+            let sums = printed(s).is_some_and(|p| p.schedule.adds_parts());
             let name = before.name.clone();
             let s = &mut self.block.steps[i];
             s.joined = true;
@@ -143,8 +144,9 @@ impl BlockBuilder<'_> {
                 pass: "launch".into(),
                 subject: s.name.clone(),
                 choice: format!("in the launch of '{name}'"),
-                reason: match times {
-                    0 => "the CTAs of each cluster add what they keep, which takes a meeting where a launch takes what a step takes to begin".into(),
+                reason: match (sums, times) {
+                    (true, _) => "the CTAs of each cluster add what they keep, which takes a meeting where a launch takes what a step takes to begin".into(),
+                    (_, 0) => "the CTA that ran the one task before goes on with it".into(),
                     _ => "the CTA that ends last of those that a task needs runs it, which takes a hand-over where a launch takes what a step takes to begin".into(),
                 },
                 alternatives: vec![Alternative {

@@ -4,7 +4,7 @@
 use super::{Anchor, Fuser, Group, MAX_NODES, MAX_READS, Mapping, gathered};
 use graph::{NodeId, Op, ValueId};
 use layout::Dim;
-use plan::Why;
+use plan::{Saving, Why};
 
 /// Whether every dimension is itself, but for extents of 1, which are at one place anyway.
 fn own_place(m: &Mapping, full: &[Dim]) -> bool {
@@ -84,6 +84,11 @@ impl Fuser<'_> {
 
     fn move_to(&mut self, n: NodeId, from: usize, to: usize) {
         let out = self.graph.node(n).outputs[0];
+        let (subject, was) = (self.name(n), self.fused_with(n, from));
+        self.whys
+            .retain(|w: &Why| w.pass != "fuse" || w.subject != subject || w.choice != was);
+        self.savings
+            .retain(|s: &Saving| s.node != subject || s.choice != was);
         self.groups[from].nodes.retain(|m| *m != n);
         let mapping = self.groups[from].mapping.remove(&out);
         // What it reads comes before the group that it was in, which comes before its reader.
@@ -96,7 +101,7 @@ impl Fuser<'_> {
         group.mapping.extend(mapping.map(|m| (out, m)));
         self.whys.push(Why {
             pass: "fuse".into(),
-            subject: self.name(n),
+            subject,
             choice: self.fused_with(n, to),
             alternatives: vec![],
             reason:
