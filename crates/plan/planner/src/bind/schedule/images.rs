@@ -21,22 +21,9 @@ pub(super) const NEAR: f64 = 1.25;
 /// was measured of kernels that copy in bulk.
 const ALIKE: f64 = 1.01;
 
-/// Tries the best schedule of `list` whose warps copy with images of a constant factor, and puts the result in front of
-/// `best` where it is predicted to be as fast.
-pub(super) fn tried(
-    ctx: Ctx,
-    kernel: &Kernel,
-    facts: &Facts,
-    (list, best): (&mut Vec<Candidate>, &mut Vec<Rank>),
-) {
-    let Some((found, rank)) = faster(ctx, kernel, facts, (list, best)) else {
-        return;
-    };
-    list.push(found);
-    best.insert(0, (rank.0, list.len() - 1, rank.2, rank.3));
-}
-
-fn faster(
+/// The best schedule of `list` whose warps copy with images of a constant factor, where it is predicted to be as fast as
+/// the best.
+pub(super) fn faster(
     ctx: Ctx,
     kernel: &Kernel,
     facts: &Facts,
@@ -82,10 +69,10 @@ fn base<'a>(ctx: Ctx, near: &[&'a Candidate]) -> Option<(&'a Candidate, Factors)
         Some((c, gpu::fastest(ctx, &alike)?))
     };
     let first = near.iter().find(|c| group(c)).and_then(|c| of(c));
-    // Warpgroups without images may be far behind single warps that multiply words of bf16.
+    // Warpgroups without images may be far behind single warps, where threads make what is multiplied.
     first.or_else(|| {
         let mut all = near.iter().filter_map(|c| of(c));
-        all.find(|(c, f)| f.part_type() == DType::BF16 || gpu::has_parts(c))
+        all.find(|(_, f)| *f != Factors::Whole)
     })
 }
 
