@@ -325,8 +325,8 @@ pub struct GpuMapping {
     /// them is copied before the CTA waits for the kernels before it.
     #[serde(default)]
     pub constants: Vec<OperandId>,
-    /// Whether it says before it stores results that the kernel behind it may be launched (programmatic dependent
-    /// launch); else that one is launched when all CTAs are over.
+    /// Whether it says, as soon as it has waited for the kernels before it, that the kernel behind it may be launched
+    /// (programmatic dependent launch); else that one is launched when all CTAs are over.
     #[serde(default)]
     pub triggers: bool,
 }

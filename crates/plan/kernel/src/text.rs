@@ -171,7 +171,7 @@ fn address(k: &Kernel, a: &Access) -> String {
 pub(crate) const PARTS: &str = "each a part";
 
 /// What a mapping says that has [`crate::GpuMapping::triggers`].
-pub(crate) const TRIGGERS: &str = "the next kernel before stores";
+pub(crate) const TRIGGERS: &str = "the next kernel behind its wait";
 
 pub(crate) fn mapping(k: &Kernel, m: &Mapping) -> String {
     match m {

@@ -301,7 +301,7 @@ fn schedules_of_every_kind_are_read_back() {
     }
     let text = given_round_trip(&k, vec![early]);
     let name = &k.operands[1].name;
-    let said = format!("registers, constants {name}, the next kernel before stores");
+    let said = format!("registers, constants {name}, the next kernel behind its wait");
     assert!(text.contains(&said), "{text}");
     let e = Declared::parse(&text.replace(&format!("constants {name},"), "constants w,"));
     assert!(e.unwrap_err().to_string().contains("no operand 'w'"));

@@ -5,9 +5,8 @@
 //! - *Steps*: the host makes one call for each copy and each kernel, and the GPU begins a kernel when it was
 //!   called and the one before it is over, a gap later. Short kernels wait for the host.
 //! - *Graph*: one call for a stretch of kernels between steps of the host; from kernel to kernel a node. A kernel's CTAs
-//!   come when those of the one before are over, or have said that they may, and its stores are on their way to memory:
-//!   what it copies of constants meanwhile it need not wait for, as far as it waits for nothing else
-//!   ([`KernelSpan::ahead`]).
+//!   come when those of the one before are over, or have said that they may: what it copies of constants meanwhile it need
+//!   not wait for, as far as it waits for nothing else ([`KernelSpan::ahead`]).
 //! - By both, a step may be part of the launch before it: then it begins a hand-over after that one's tasks.
 //! - *Resident*: a word there and back for a stretch, and from step to step a counter and the reads of the
 //!   step's record, which go to L2 one after the other. A CTA of the kernel has the threads and registers of
@@ -20,7 +19,8 @@
 //!   crosses the link while the next one is brought. In a kernel that stays its own tasks carry them, behind each other.
 //!
 //! Every body is preceded by the fetch of its code, and followed by its stores' way to memory, whichever way it
-//! comes ([`crate::WayCosts::begin_s`]).
+//! comes ([`crate::WayCosts::begin_s`]). A kernel that is launched early has part of it behind it
+//! ([`crate::WayCosts::fetched_s`]).
 //!
 //! Whatever else bounds a body (its bytes, its instructions) is in its own prediction, which none falls below.
 
@@ -113,7 +113,7 @@ pub struct KernelSpan {
     /// Bytes of constants that each CTA copies before it waits for the kernels before.
     #[serde(default)]
     pub ahead: f64,
-    /// Whether it lets the kernel behind it be launched before its results are stored.
+    /// Whether it lets the kernel behind it be launched before it is over.
     #[serde(default)]
     pub triggers: bool,
 }
@@ -278,6 +278,15 @@ impl Pricing<'_> {
         (node, self.ahead_s(k).min(beside).min(k.body_s))
     }
 
+    /// What a kernel takes to begin and to end, launched `early` or not.
+    fn begin_s(&self, early: bool) -> f64 {
+        let fetched = match early {
+            true => self.ways.fetched_s.value,
+            false => 0.0,
+        };
+        (self.ways.begin_s.value - fetched).max(0.0)
+    }
+
     /// Seconds of a step behind the first of a launch by the share of multiprocessors that run none of its tasks, on which
     /// the next launch may be.
     fn free_s(&self, k: &KernelSpan, seconds: f64) -> f64 {
@@ -347,6 +356,7 @@ impl Pricing<'_> {
                         true => (self.ways.graph_node_s.value, 0.0),
                         false => self.node_s(k, triggered, free_s),
                     };
+                    let begin_s = self.begin_s(triggered && !first);
                     (triggered, free_s) = (k.triggers, 0.0);
                     if first {
                         // Of a graph's whole time what its end takes is counted there.
@@ -354,7 +364,7 @@ impl Pricing<'_> {
                         gpu = gpu.max(host) + begin.max(0.0);
                         host += call;
                     }
-                    gpu += node + self.ways.begin_s.value + k.body_s - early;
+                    gpu += node + begin_s + k.body_s - early;
                     (first, waited) = (false, false);
                 }
                 Leg::Kernel(k) => {

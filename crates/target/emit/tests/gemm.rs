@@ -389,10 +389,8 @@ fn constants_are_copied_before_the_wait() {
     };
     let next = at("griddepcontrol.launch_dependents");
     assert!(at("griddepcontrol.wait") < next, "{early}");
-    assert!(
-        early.rfind("mma.sync").unwrap() < next && next < at("st.global"),
-        "{early}"
-    );
+    // The kernel behind may come beside all of the work.
+    assert!(next < at("mma.sync"), "{early}");
     // All that the loop reads being constants, results alone are behind the wait.
     let [_, all] = texts(&[0, 1], false);
     assert!(all.rfind("mma.sync").unwrap() < all.find("griddepcontrol.wait").unwrap());

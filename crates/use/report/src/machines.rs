@@ -193,6 +193,7 @@ fn costs(out: &mut String, m: &Machine, style: Style) {
             ("node of a graph", &w.graph_node_s),
             ("node that begins early", &w.graph_dependent_s),
             ("beginning and end of a step", &w.begin_s),
+            ("of that, done by an early launch", &w.fetched_s),
             ("clusters of CTAs of a launch", &w.cluster_s),
             ("step of a resident kernel", &w.counter_s),
             ("word to it and back", &w.answer_s),

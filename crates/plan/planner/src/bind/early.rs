@@ -1,7 +1,7 @@
 //! What kernels do before those before them are over, where these are launched by one graph: which operands nothing writes
-//! while requests run, and which kernels let the one behind them begin before they have stored their results.
+//! while requests run, and which kernels let the one behind them begin before they are over.
 use super::block::BlockBuilder;
-use kernel::{Combined, GpuMapping, Mapping, OperandId, Role, Schedule, TargetKind, work};
+use kernel::{Combined, GpuMapping, Mapping, OperandId, Role, Schedule, TargetKind};
 use plan::{Block, BufferKind, Step, StepWork};
 use std::sync::Arc;
 
@@ -40,16 +40,6 @@ fn change(step: &mut Step, f: impl FnOnce(&mut GpuMapping)) {
     let own: &mut Schedule = Arc::make_mut(schedule);
     if let Mapping::Gpu(g) = &mut own.mapping {
         f(g);
-    }
-}
-
-/// Bytes of constants that each CTA of a step copies before it waits.
-fn ahead(step: &Step) -> f64 {
-    match &step.work {
-        StepWork::Kernel {
-            kernel, schedule, ..
-        } => work::bytes_ahead(kernel, schedule),
-        StepWork::Host { .. } => 0.0,
     }
 }
 
@@ -92,10 +82,9 @@ impl BlockBuilder<'_> {
         target.kind == TargetKind::Ptx && gpu.is_some_and(|g| g.dependents)
     }
 
-    /// Whether the launch before step `i` lets it begin early: it has constants to copy, and its CTAs find the same room as if
-    /// they came when those before are over. CTAs that come while others run go where these are not, several to a
-    /// multiprocessor, and stay there: requests of vit and unet took 13 and 48 % longer on an H200 (27 November 2026) with
-    /// all kernels launched like that.
+    /// Whether the launch before step `i` lets it begin early: its CTAs find the same room as if they came when those before
+    /// are over. CTAs that come while others run go where these are not, several to a multiprocessor, and stay there:
+    /// requests of vit and unet took 13 and 48 % longer on an H200 (27 November 2026) with all kernels launched like that.
     fn lets_begin(&self, i: usize) -> bool {
         let (before, step) = (&self.block.steps[i - 1], &self.block.steps[i]);
         let own = |s: &Step| {
@@ -106,7 +95,7 @@ impl BlockBuilder<'_> {
         let walks = mapping(first).is_some_and(|g| g.walkers > 0);
         let there = before.device == step.device && own(before) && own(step);
         // What is part of the launch before comes with it.
-        if !there || step.joined || walks || !self.waits(i) || ahead(step) == 0.0 {
+        if !there || step.joined || walks || !self.waits(i) {
             return false;
         }
         let all = self.ctxs[step.device as usize].workers as u64;

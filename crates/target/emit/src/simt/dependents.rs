@@ -34,10 +34,6 @@ pub(super) fn touches(i: &Inst, operands: &[Buffer]) -> bool {
     touches_itself(i, operands) || i.body().iter().any(|i| touches(i, operands))
 }
 
-fn stores(i: &Inst) -> bool {
-    matches!(i, Inst::Store { .. }) || i.body().iter().any(stores)
-}
-
 /// Whether a program waits for the kernels before it.
 pub(crate) fn waits(body: &[Inst]) -> bool {
     let wait = |i: &Inst| matches!(i, Inst::DependencyWait) || waits(i.body());
@@ -45,26 +41,31 @@ pub(crate) fn waits(body: &[Inst]) -> bool {
 }
 
 /// Adds the wait for earlier kernels to a whole program, as late as possible. If `triggers`, allows the next kernel to
-/// start before the first results are stored.
+/// start right behind it: once all CTAs of this kernel have waited, those of the next one take what room there is, fetch
+/// their code and copy their constants beside the rest of this kernel.
 pub(super) fn with_wait(mut body: Vec<Inst>, operands: &[Buffer], triggers: bool) -> Vec<Inst> {
     let at = body.iter().position(|i| touches(i, operands));
     let at = at.unwrap_or(body.len());
     let inside = match body.get_mut(at) {
-        Some(Inst::Pipeline { body, .. }) => in_sides(body, operands),
+        Some(Inst::Pipeline { body, .. }) => in_sides(body, operands, triggers),
         _ => false,
     };
     if !inside {
-        body.insert(at, Inst::DependencyWait);
-    }
-    if triggers {
-        trigger(&mut body);
+        wait(&mut body, at, triggers);
     }
     body
 }
 
-/// Adds two waits to a pipeline's body: the copying threads wait after their copies of constants, the others at once.
-/// Returns false, and adds none, where all threads touch other memory before the sides begin.
-fn in_sides(body: &mut Vec<Inst>, operands: &[Buffer]) -> bool {
+/// Adds a wait at a place that all threads reach, and behind it what allows the next kernel if `triggers`.
+fn wait(body: &mut Vec<Inst>, at: usize, triggers: bool) {
+    let next = triggers.then_some(Inst::LaunchDependents);
+    body.splice(at..at, [Inst::DependencyWait].into_iter().chain(next));
+}
+
+/// Adds two waits to a pipeline's body: the copying threads wait after their copies of constants, the others at once,
+/// which also allow the next kernel if `triggers`. Returns false, and adds none, where all threads touch other memory
+/// before the sides begin.
+fn in_sides(body: &mut Vec<Inst>, operands: &[Buffer], triggers: bool) -> bool {
     let touched = |list: &[Inst]| list.iter().position(|i| touches(i, operands));
     let side = body.iter().position(|i| matches!(i, Inst::Side { .. }));
     let Some(first) = side.filter(|&at| touched(&body[..at]).is_none()) else {
@@ -75,20 +76,8 @@ fn in_sides(body: &mut Vec<Inst>, operands: &[Buffer]) -> bool {
     {
         copies.insert(at, Inst::DependencyWait);
     }
-    body.insert(first + 1, Inst::DependencyWait);
+    wait(body, first + 1, triggers);
     true
-}
-
-/// Allows the next kernel to start before the first instruction that stores, at a place that all threads reach.
-fn trigger(body: &mut Vec<Inst>) {
-    let Some(at) = body.iter().position(stores) else {
-        return;
-    };
-    match &mut body[at] {
-        Inst::Pipeline { body, .. } => trigger(body),
-        Inst::Side { .. } => {}
-        _ => body.insert(at, Inst::LaunchDependents),
-    }
 }
 
 /// Checks that no thread touches anything but constants before it has waited, that all threads but those that copy wait,
