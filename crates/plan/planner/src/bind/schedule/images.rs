@@ -72,7 +72,11 @@ fn base<'a>(ctx: Ctx, near: &[&'a Candidate]) -> Option<(&'a Candidate, Factors)
     // Warpgroups without images may be far behind single warps, where threads make what is multiplied.
     first.or_else(|| {
         let mut all = near.iter().filter_map(|c| of(c));
-        all.find(|(_, f)| *f != Factors::Whole)
+        all.find(|(c, f)| match f {
+            Factors::Whole => false,
+            Factors::Tf32x3 => gpu::has_parts(c),
+            Factors::Tf32 | Factors::Bf16 | Factors::Bf16x3 => true,
+        })
     })
 }
 
