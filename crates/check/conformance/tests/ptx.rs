@@ -195,13 +195,13 @@ fn parts_in_clusters_are_assembled() {
         let text = text.map_err(|e| Failure::Refused(e.to_string()))?;
         let (out, said, log) = a.assemble(&text.text, "sm_90a")?;
         // Random schedules may hold more than there are registers; that is theirs to answer for.
-        let mut alone = 0;
+        let mut alone = false;
         for p in [first, second] {
             let plain = ptx::emit(p, "sm_90a").map_err(|e| Failure::Broken(e.to_string()))?;
             let (_, _, log) = a.assemble(&plain.text, "sm_90a")?;
-            alone = alone.max(registers(&log).unwrap_or(0));
+            alone |= spilled(&log) != Some(0);
         }
-        let fits = alone > 192 || spilled(&log) == Some(0);
+        let fits = alone || spilled(&log) == Some(0);
         match out.status.success() && !said.contains("warning") && !log.contains("(C75") && fits {
             true => Ok(vec![]),
             false => Err(Failure::Broken(format!("{said}\n{}", text.text))),

@@ -80,6 +80,7 @@ const TURNS: &[Turn] = &[
     one_of(10, "emulated: the_emulator_runs_the_text", 3.6),
     one_of(10, "f32_copies_ahead_and_the_emulator_runs_the_text", 5.2),
     one_of(10, "ptxas_assembles_without_spills", 15.9),
+    one_of(6, "products_of_many_shapes_are_assembled_without_spills", 9.0),
     one_of(6, "reference_evaluates_the_tile_programs", 2.0),
     one_of(10, "one_thread_and_several_plan_the_same", 4.2),
     one_of(10, "models_of_many_nodes_are_planned", 3.7),

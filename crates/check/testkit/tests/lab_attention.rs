@@ -92,7 +92,7 @@ fn attention_is_planned_for_warpgroups() {
             .lines()
             .filter(|l| l.contains("wgmma.mma_async") && l.ends_with(", 1, 1, 1;"));
         assert!(across.count() > 0, "{text}");
-        if let Some(code) = machine_code(&text, 0) {
+        if let Some(code) = machine_code(&text) {
             assert!(code.contains("HGMMA"), "{code}");
         }
     }

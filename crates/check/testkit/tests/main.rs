@@ -1,6 +1,7 @@
 //! The tests of this crate, in one program.
 extern crate shopfloor_testkit as testkit;
 
+mod assembled_products;
 mod assumed;
 mod batched_caches;
 mod broken_plans;

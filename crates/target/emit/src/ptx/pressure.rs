@@ -297,10 +297,18 @@ pub(super) fn estimate(text: &Lines, most: u32) -> u32 {
 /// and attention that tests assemble it loads that far ahead of use (fitted).
 const AHEAD: u32 = 128;
 
+/// Registers of a thread of a kernel without tensor cores.
+pub(super) struct Held {
+    /// That an assembler is expected to take.
+    pub estimate: u32,
+    /// That it takes if all loads are as far ahead of use as they can be.
+    ahead: u32,
+}
+
 /// As [`estimate`] for kernels without tensor cores on `arch`, whose loads the assembler moves ahead of
 /// use. Where registers are short it is thrifty: an order that keeps little alive, and values made
 /// again rather than kept. Below [`PLENTY`] it keeps what it likes.
-pub(super) fn estimate_threads(text: &Lines, arch: &str, most: u32) -> u32 {
+pub(super) fn estimate_threads(text: &Lines, arch: &str, most: u32) -> Held {
     // An address is a product of two numbers and a pointer, of which one may come from the constant
     // bank: up to sm_80 that is the pointer, and the factor takes a register. The later ones write the factor
     // into the instruction, which leaves the pointer a pair of registers.
@@ -324,9 +332,15 @@ pub(super) fn estimate_threads(text: &Lines, arch: &str, most: u32) -> u32 {
     };
     let least = live.most(&few, &few.width, SLOW);
     let again = ahead(guarded(&remade(p, Rematerialised::Number)));
-    let short = packed + taken(SHORT_OF, least, most_alive(&again));
+    let again_most = most_alive(&again);
+    let short = packed + taken(SHORT_OF, least, again_most);
+    let ahead_of_use = packed + taken(SHORT_OF, again_most, again_most) + ON_TOP;
+    let held = |estimate: u32| Held {
+        estimate: estimate.min(most),
+        ahead: ahead_of_use,
+    };
     if short >= PLENTY {
-        return short.min(most);
+        return held(short);
     }
     let calm_most = most_alive(&calm);
     let ahead = ahead(calm);
@@ -336,7 +350,7 @@ pub(super) fn estimate_threads(text: &Lines, arch: &str, most: u32) -> u32 {
     let ahead_most = live.most(&ahead, &ahead.width, SLOW);
     let freely = taken(FREELY, calm_most, ahead_most) + OWN + between;
     let freely = packed + freely.max(banked(&ahead, &live) + ON_TOP);
-    short.max(freely.min(PLENTY)).min(most)
+    held(short.max(freely.min(PLENTY)))
 }
 
 /// Registers per thread that a kernel is given whose estimate is `estimate`: what an assembler takes is
@@ -346,12 +360,20 @@ pub(super) fn given(estimate: u32, most: u32) -> u32 {
     (estimate.saturating_mul(100) / 85).max(PLENTY).min(most)
 }
 
+impl Held {
+    /// As [`given`] for what an assembler may take with all loads ahead of use: one that lacks a few registers for that
+    /// has the loads so all the same, and spills what is needed behind the loop.
+    pub(super) fn given(&self, most: u32) -> u32 {
+        given(self.estimate, most).max(self.ahead.min(most))
+    }
+}
+
 /// Registers of a thread with which all threads that a multiprocessor can have find room.
 const PLENTY: u32 = 32;
 /// What ptxas takes, in percent: for each register that is alive at once, and for each more when loads
 /// are ahead of use as far as they can be. Of two planes the one for registers that are short was laid so that
 /// of kernels of six programs on three architectures none took 15% less: what ptxas takes beyond it is kept
-/// from it by [`given`], with which none of them spills. Since what does not change in a loop stands before it in
+/// from it by [`given`]. Since what does not change in a loop stands before it in
 /// the text, of which ptxas makes some again in the loop, two of forty take 15 to 19% less.
 const SHORT_OF: (u32, u32) = (107, 66);
 /// The other plane goes through what the small ones take.

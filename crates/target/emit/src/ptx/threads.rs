@@ -53,6 +53,8 @@ struct Printer<'a> {
     entered: Vec<(memory::Space, Reg)>,
     /// The pipeline that is printed.
     pipeline: Option<Printing>,
+    /// By variable, whether it has its zero in the task at hand.
+    begun: Vec<bool>,
 }
 
 /// The pipeline that is printed.
@@ -270,7 +272,7 @@ fn registers(p: &Program, arch: &str, source: &Source, lines: &Lines) -> (u32, u
         None => {
             let most = super::arch::registers_for(p.threads);
             let held = super::pressure::estimate_threads(lines, arch, most);
-            (held, super::pressure::given(held, most))
+            (held.estimate, held.given(most))
         }
     }
 }
@@ -365,11 +367,7 @@ fn body(p: &Program, arch: &str, source: &Source, out: Output) -> Out<Body> {
             value: ParamValue::Fault,
         });
     }
-    // Who walks tasks begins anew with each.
-    if !walks {
-        s.variables();
-    }
-    s.body(&p.body)?;
+    s.once(&p.body)?;
     Ok(Body {
         out: s.out,
         temps: s.temps,
@@ -401,6 +399,7 @@ impl<'a> Printer<'a> {
             parts: vec![],
             entered: vec![],
             pipeline: None,
+            begun: vec![false; p.vars.len()],
         }
     }
 
@@ -439,15 +438,35 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Variables as they are at the start of a task.
-    fn variables(&mut self) {
-        for (i, &t) in self.p.vars.iter().enumerate() {
-            let v = Name {
+    /// Gives the variables that `i` names, and nothing before it in the task at hand, their zeros. One that is set where a
+    /// condition holds would take a register from its zero on: all through a loop that does not name it, if that stood
+    /// at the start.
+    fn begin(&mut self, i: &Inst) {
+        let mut new = vec![];
+        i.vars(&mut |v| {
+            if !std::mem::replace(&mut self.begun[v as usize], true) {
+                new.push(v);
+            }
+        });
+        for v in new {
+            let t = self.p.vars[v as usize];
+            let name = Name {
                 kind: variable(t),
-                number: i as u32,
+                number: v,
             };
-            self.zero(v, t);
+            self.zero(name, t);
         }
+    }
+
+    /// `body`, which a thread comes to once in a task.
+    fn once(&mut self, body: &[Inst]) -> Out<()> {
+        for i in body {
+            if !matches!(i, Inst::Pipeline { .. }) {
+                self.begin(i);
+            }
+            self.part(i)?;
+        }
+        Ok(())
     }
 
     /// A value as the second operand of an instruction of 32-bit integers: a number where it is one, which

@@ -542,6 +542,16 @@ impl Inst {
         }
     }
 
+    /// Calls `f` with the variables that it reads or sets, and those of its body.
+    pub fn vars(&self, f: &mut impl FnMut(Var)) {
+        match self {
+            Inst::Let(_, Op::Get(v)) | Inst::Set(v, _) => f(*v),
+            Inst::Multiply { sums, .. } => sums.iter().for_each(|&v| f(v)),
+            Inst::Warpgroup(Warpgroup::Multiply { sums, .. }) => sums.iter().for_each(|&v| f(v)),
+            i => i.body().iter().for_each(|i| i.vars(f)),
+        }
+    }
+
     /// Its body; nothing where it has none.
     pub fn body(&self) -> &[Inst] {
         match self {

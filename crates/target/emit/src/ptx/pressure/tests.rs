@@ -13,7 +13,7 @@ fn parsed(text: &str, addresses: Addresses) -> Parsed {
 }
 
 fn threads(text: &str, arch: &str) -> u32 {
-    super::estimate_threads(&Lines::of(text), arch, 255)
+    super::estimate_threads(&Lines::of(text), arch, 255).estimate
 }
 
 fn pressure(text: &str) -> u32 {
@@ -429,4 +429,13 @@ fn operands_of_an_instruction_are_in_different_banks() {
         )),
         8
     );
+}
+
+#[test]
+fn a_kernel_is_given_what_loads_ahead_of_use_take() {
+    let held = |estimate: u32, ahead: u32| super::Held { estimate, ahead };
+    assert_eq!(held(70, 90).given(255), 90);
+    assert_eq!(held(70, 75).given(255), 82);
+    assert_eq!(held(10, 12).given(255), 32);
+    assert_eq!(held(70, 90).given(80), 80);
 }

@@ -54,9 +54,10 @@ struct Parts<'b> {
     rest: &'b [Inst],
 }
 
-/// A side's piece, its stage and what is done for it.
+/// A side, its piece, its stage and what is done for it.
 #[derive(Clone, Copy)]
 struct Side<'b> {
+    whole: &'b Inst,
     piece: Reg,
     stage: Reg,
     body: &'b [Inst],
@@ -66,6 +67,7 @@ impl Side<'_> {
     fn of(i: &Inst) -> Option<Side<'_>> {
         match i {
             Inst::Side { piece, stage, body } => Some(Side {
+                whole: i,
                 piece: *piece,
                 stage: *stage,
                 body,
@@ -228,8 +230,10 @@ impl Printer<'_> {
                 let (task, from) = (self.r(task), self.source.task());
                 self.line(format_args!("mov.u32 {task}, {from};"));
             }
-            self.body(parts.before)?;
+            self.once(parts.before)?;
         }
+        // The other side has none of the zeros of this one.
+        let begun = self.begun.clone();
         let [more, fewer] = p.registers;
         let shared_out = entry && more > fewer;
         // Where threads that copy go on they are counted where the CTAs of a cluster meet; else they have ended by then.
@@ -264,8 +268,9 @@ impl Printer<'_> {
         self.inner(|s| {
             s.tasks(walk, &way, |s, parity| {
                 if walk.is_some() {
-                    s.body(parts.before)?;
+                    s.once(parts.before)?;
                 }
+                s.begin(parts.copy.whole);
                 s.side((p, &parts.copy), &way, parity)?;
                 let end = s.second(p.pieces);
                 s.line(format_args!("sub.s32 {i}, {i}, {end};"));
@@ -279,6 +284,7 @@ impl Printer<'_> {
         if walk.is_none() {
             self.line(format_args!("bra $over_{label};"));
         }
+        self.begun = begun;
         self.out.label(format_args!("$computing_{label}"));
         if shared_out {
             self.line(format_args!("setmaxnreg.inc.sync.aligned.u32 {more};"));
@@ -294,16 +300,16 @@ impl Printer<'_> {
         self.inner(|s| {
             s.tasks(walk, &way, |s, parity| {
                 if walk.is_some() {
-                    s.variables();
                     // It is the text of the same instructions.
                     let counted = s.parts.len();
-                    s.body(parts.before)?;
+                    s.once(parts.before)?;
                     s.parts.truncate(counted);
                 }
-                s.body(parts.between)?;
+                s.once(parts.between)?;
                 s.line(format_args!("mov.b32 {i}, 0;"));
+                s.begin(parts.compute.whole);
                 s.side((p, &parts.compute), &way, parity)?;
-                s.body(parts.rest)
+                s.once(parts.rest)
             })
         })
     }
