@@ -76,6 +76,7 @@ const TURNS: &[Turn] = &[
     one_of(6, "kernels_of_random_plans_are_read_back", 0.5),
     one_of(10, "warps_that_copy_are_assembled_to_hoppers_instructions", 4.6),
     one_of(10, "a_causal_mask_halves_what_is_gone_through", 5.1),
+    one_of(10, "a_last_piece_that_is_a_part_takes_little_longer_than_a_whole_one", 4.0),
     one_of(10, "attention_is_planned_for_warpgroups", 7.1),
     one_of(10, "emulated: the_emulator_runs_the_text", 3.6),
     one_of(10, "f32_copies_ahead_and_the_emulator_runs_the_text", 5.2),

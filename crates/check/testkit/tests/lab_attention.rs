@@ -9,9 +9,8 @@ use shopfloor::Model;
 use std::path::Path;
 use testkit::lab::{ATTENTIONS, Attention, Mask};
 
-/// How much less and more than what was measured a prediction may be. It is more where keys are few: softmax and the
-/// products of neighbouring pieces do not overlap in a warpgroup, as they did in what was measured.
-const WITHIN: [f64; 2] = [0.85, 1.5];
+/// How much less and more than what was measured a prediction may be.
+const WITHIN: [f64; 2] = [0.85, 1.2];
 
 /// The plan of an attention in f16 by these matrix instructions.
 fn planned(a: &Attention, by: &dyn Fn(&Fragment) -> bool) -> Plan {
@@ -97,6 +96,28 @@ fn attention_is_planned_for_warpgroups() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// A last piece of keys that is a part of one is looked at by itself: elsewhere nobody asks whether a key exists, and as
+/// many whole pieces take little less.
+#[test]
+fn a_last_piece_that_is_a_part_takes_little_longer_than_a_whole_one() {
+    if !testing::turn("a_last_piece_that_is_a_part_takes_little_longer_than_a_whole_one") {
+        return;
+    }
+    for (heads, part, whole) in [(6, 1500, 1536), (24, 200, 256)] {
+        let [part, whole] = [part, whole].map(|length| {
+            let a = Attention {
+                heads,
+                length,
+                depth: 64,
+                measured_us: 0.0,
+            };
+            predicted(&planned(&a, &|_| true))
+        });
+        println!("{part:.2} us, {whole:.2} us of whole pieces");
+        assert!(part <= 1.1 * whole, "{part} us, {whole} us of whole pieces");
+    }
 }
 
 /// Keys that a causal mask hides from all rows of a task are not gone through: half of them. The longest task, which goes

@@ -212,10 +212,63 @@ impl Expr {
     }
 }
 
+impl Expr {
+    /// The results as far as they follow from the arguments that are known, one per output.
+    pub fn eval_known(&self, inputs: &[Option<Scalar>]) -> Vec<Option<Scalar>> {
+        let Ok(types) = self.types() else {
+            return vec![None; self.outputs.len()];
+        };
+        let mut v: Vec<Option<Scalar>> = Vec::with_capacity(self.insts.len());
+        for (inst, &own) in self.insts.iter().zip(&types) {
+            let at = |r: &Ref| v[*r as usize];
+            let of = |r: &Ref| types[*r as usize];
+            let known = match inst {
+                Inst::Input { slot, .. } => inputs.get(*slot as usize).copied().flatten(),
+                Inst::Float { bits, dtype } => {
+                    Some(Scalar::Float(f64::from_bits(*bits)).of(*dtype))
+                }
+                Inst::Int { value, dtype } => Some(Scalar::Int(*value).of(*dtype)),
+                Inst::Dim(d) => d.known().map(Scalar::Int),
+                Inst::Index { .. } => None,
+                Inst::Unary(f, a) => at(a).map(|x| x.unary(*f, of(a))),
+                Inst::Binary(f, a, b) => at(a).zip(at(b)).map(|(x, y)| x.binary(*f, y, of(a))),
+                Inst::Compare(f, a, b) => {
+                    let both = at(a).zip(at(b));
+                    both.map(|(x, y)| Scalar::truth(x.compare(*f, y, of(a))))
+                }
+                Inst::Select(c, a, b) => match at(c) {
+                    Some(c) if c.as_i64() != 0 => at(a),
+                    Some(_) => at(b),
+                    None => None,
+                },
+                Inst::Cast(a, to) => at(a).map(|x| x.cast(of(a), *to)),
+            };
+            v.push(known.map(|x| x.of(own)));
+        }
+        self.outputs.iter().map(|&o| v[o as usize]).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ExprBuilder;
+
+    #[test]
+    fn what_follows_from_known_arguments() {
+        let mut b = ExprBuilder::new();
+        let (s, m) = (b.input(0, DType::F32), b.input(1, DType::F32));
+        let none = b.constant(f64::NEG_INFINITY, DType::F32);
+        let unseen = b.compare(Compare::Eq, s, none);
+        let d = b.sub(s, m);
+        let p = b.unary(Unary::Exp, d);
+        let zero = b.constant(0.0, DType::F32);
+        let p = b.select(unseen, zero, p);
+        let e = b.finish(&[p, d]);
+        let low = Some(Scalar::Float(f64::NEG_INFINITY));
+        assert_eq!(e.eval_known(&[low, None]), [Some(Scalar::Float(0.0)), None]);
+        assert_eq!(e.eval_known(&[Some(Scalar::Float(1.0)), None]), [None; 2]);
+    }
 
     #[test]
     fn program_with_everything() {

@@ -27,5 +27,5 @@ pub use eval::{CompiledExpr, EvalContext, EvalError};
 pub use expr::{Binary, Class, Compare, Expr, ExprError, Inst, Ref, Unary};
 pub use formula::Names;
 pub use monoid::Monoid;
-pub use patterns::shifted_exp;
+pub use patterns::{changed_exp, shifted_exp};
 pub use scalar::Scalar;

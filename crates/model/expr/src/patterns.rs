@@ -22,6 +22,21 @@ pub fn shifted_exp(insts: &[Inst], r: Ref) -> Option<(Ref, Ref)> {
     (x == y && exact(none, f64::NEG_INFINITY) && exact(zero, 0.0)).then_some((x, m))
 }
 
+/// `x` and `y` where `r` is `x == y ? 1 : exp(x - y)`, as the factors of a softmax are whose maximum changes.
+pub fn changed_exp(insts: &[Inst], r: Ref) -> Option<(Ref, Ref)> {
+    let at = |r: Ref| insts.get(r as usize);
+    let Inst::Select(same, one, factor) = *at(r)? else {
+        return None;
+    };
+    let (Inst::Compare(Compare::Eq, x, y), Inst::Unary(Unary::Exp, d)) = (at(same)?, at(factor)?)
+    else {
+        return None;
+    };
+    let shifted = matches!(at(*d)?, Inst::Binary(Binary::Sub, p, q) if (p, q) == (x, y));
+    let unit = matches!(at(one)?, Inst::Float { bits, .. } if f64::from_bits(*bits) == 1.0);
+    (shifted && unit).then_some((*x, *y))
+}
+
 impl Expr {
     /// The program with argument `wide` given in f32 and what it gives in f32, where all that it does with floats of 16
     /// bits is to multiply, divide and choose: nothing is rounded to them on the way. `None` where it does more: a sum

@@ -1,6 +1,6 @@
 //! Programs that targets know a shorter form of, and programs without roundings.
 use layout::DType;
-use shopfloor_expr::{Compare, Expr, ExprBuilder, Inst, Scalar, Unary, shifted_exp};
+use shopfloor_expr::{Compare, Expr, ExprBuilder, Inst, Scalar, Unary, changed_exp, shifted_exp};
 
 /// `s == -inf ? 0 : exp(s - m)`, with `masked` in place of 0.
 fn weight(masked: f64) -> Expr {
@@ -27,6 +27,24 @@ fn weights_of_a_softmax_are_found() {
     let other = weight(1.0);
     assert_eq!(shifted_exp(&other.insts, other.outputs[0]), None);
     assert_eq!(shifted_exp(&e.insts, 0), None);
+}
+
+#[test]
+fn factors_of_a_maximum_that_changes_are_found() {
+    let factor = |one: f64| {
+        let mut b = ExprBuilder::new();
+        let (old, new) = (b.input(0, DType::F32), b.input(1, DType::F32));
+        let same = b.compare(Compare::Eq, old, new);
+        let d = b.sub(old, new);
+        let f = b.unary(Unary::Exp, d);
+        let one = b.constant(one, DType::F32);
+        let r = b.select(same, one, f);
+        b.finish(&[r])
+    };
+    let e = factor(1.0);
+    assert_eq!(changed_exp(&e.insts, e.outputs[0]), Some((0, 1)));
+    let other = factor(0.0);
+    assert_eq!(changed_exp(&other.insts, other.outputs[0]), None);
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub use kernel::{
     OperandId, Rescale, Role, Stmt, Term, Tile, TileId, TileIds,
 };
 pub use paired::in_cluster;
-pub use recompute::recomputable;
+pub use recompute::{recomputable, scaled};
 pub use schedule::{
     Combined, CpuMapping, Factors, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule,
     Spread, Swizzle, WARP_ROWS, ctas,

@@ -5,6 +5,7 @@ mod common;
 mod factors;
 mod limits;
 mod parse;
+mod recompute;
 mod seen;
 mod tensors;
 mod text;

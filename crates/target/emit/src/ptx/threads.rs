@@ -801,7 +801,8 @@ impl<'a> Printer<'a> {
                 self.ins(&["mov.", moved(ty)], &[to.into(), from.into()]);
             }
             Op::Unary(f, x) => return self.unary(to, *f, *x),
-            Op::Power(x) => self.line(format_args!("ex2.approx.f32 {to}, {};", self.r(*x))),
+            // An assembler scales the argument and the result of one that keeps subnormal numbers.
+            Op::Power(x) => self.line(format_args!("ex2.approx.ftz.f32 {to}, {};", self.r(*x))),
             Op::Binary(f, x, y) => return self.binary(to, *f, *x, *y),
             Op::Compare(f, x, y) => {
                 let name = match f {

@@ -1,7 +1,7 @@
 //! Writes a body: folds constants, names each value once, and computes what does not change in a loop
 //! before it.
 use super::ir::{Inst, Op, Reg, Ty, Var};
-use expr::{Binary, Compare};
+use expr::{Binary, Compare, Unary};
 use foldhash::fast::FixedState;
 use kernel::OperandId;
 use layout::Arrange;
@@ -44,6 +44,8 @@ pub(crate) struct Build {
     /// The block of every open loop's body.
     loops: Vec<usize>,
     blocks: Vec<Block>,
+    /// Products of f32 that values are.
+    products: HashMap<Reg, (Reg, Reg), FixedState>,
     /// Values that are others rounded to a type.
     rounded: HashMap<Reg, (DType, Reg), FixedState>,
     /// What was computed in the open blocks: only looked up, never walked.
@@ -215,6 +217,9 @@ impl Build {
             Op::Const(v) if !ty.is_float() => self.numbers[r as usize] = Some(v as i64),
             Op::Binary(Binary::Add, x, y) if ty == Ty::I32 => {
                 self.sums.insert(r, (x, y));
+            }
+            Op::Binary(Binary::Mul, x, y) if ty == Ty::F32 => {
+                self.products.insert(r, (x, y));
             }
             Op::Narrow(d, x) => {
                 self.rounded.insert(r, (d, x));
@@ -471,6 +476,17 @@ impl Build {
             _ => {}
         }
         self.binary(Binary::Sub, a, b)
+    }
+
+    /// `a - b` of f32, where a product goes into it as it is, not rounded before.
+    pub fn sub_of_product(&mut self, a: Reg, b: Reg) -> Reg {
+        match self.products.get(&a) {
+            Some(&(x, y)) => {
+                let less = self.op(Ty::F32, Op::Unary(Unary::Neg, b));
+                self.op(Ty::F32, Op::MulAdd(x, y, less))
+            }
+            None => self.sub(a, b),
+        }
     }
 
     pub fn mul(&mut self, a: Reg, b: Reg) -> Reg {

@@ -60,7 +60,7 @@ pub enum Op {
     Get(Var),
     /// A function; argument and result are of one type, `IsNan` and `IsInf` give a Bool.
     Unary(Unary, Reg),
-    /// `2^x` of an F32, within `2^-22` of it.
+    /// `2^x` of an F32, within `2^-22` of it; what is no normal number may be 0.
     Power(Reg),
     /// A function of two values of the result's type; shifts are by less than the width, right
     /// ones logical; divisors are not 0.

@@ -64,6 +64,8 @@ pub(crate) enum Seen {
     Passes(f64),
     /// Whether a part is run: 0 or 1, or what warps have of it together.
     Share(f64),
+    /// The share of a loop's passes that run a part which most of them leave out.
+    Rarely(f64),
 }
 
 impl Seen {
@@ -79,6 +81,10 @@ impl Seen {
             }),
             (Seen::Passes(a), Seen::Passes(b)) => Seen::Passes(half(a, b)),
             (Seen::Share(a), Seen::Share(b)) => Seen::Share(half(a, b)),
+            (Seen::Rarely(a), Seen::Rarely(b)) => Seen::Rarely(half(a, b)),
+            (Seen::Rarely(a), Seen::Share(b)) | (Seen::Share(b), Seen::Rarely(a)) => {
+                Seen::Rarely(half(a, b))
+            }
             (a, _) => a,
         }
     }
@@ -143,6 +149,7 @@ impl Look<'_> {
     fn passes_of_tasks(&mut self, tasks: i64, out: &mut [Seen]) {
         let count = tasks.min(TASKS);
         let mut sums = vec![0.0; out.len()];
+        let mut rare = vec![false; out.len()];
         for n in 0..count {
             self.task = match count == tasks {
                 true => n,
@@ -150,15 +157,18 @@ impl Look<'_> {
                 false => ((n as f64 * GOLDEN).fract() * tasks as f64) as i64,
             };
             let seen = self.warp(0);
-            for (sum, seen) in sums.iter_mut().zip(&seen) {
-                if let Seen::Passes(n) | Seen::Share(n) = seen {
-                    *sum += n / count as f64;
+            for (at, seen) in seen.iter().enumerate() {
+                rare[at] |= matches!(seen, Seen::Rarely(_));
+                if let Seen::Passes(n) | Seen::Share(n) | Seen::Rarely(n) = seen {
+                    sums[at] += n / count as f64;
                 }
             }
         }
-        for (own, sum) in out.iter_mut().zip(sums) {
-            if let Seen::Passes(n) | Seen::Share(n) = own {
-                *n = sum;
+        for ((own, sum), rare) in out.iter_mut().zip(sums).zip(rare) {
+            match own {
+                Seen::Share(_) | Seen::Rarely(_) if rare => *own = Seen::Rarely(sum),
+                Seen::Passes(n) | Seen::Share(n) | Seen::Rarely(n) => *n = sum,
+                Seen::Nothing | Seen::Memory(_) => {}
             }
         }
     }
@@ -466,7 +476,7 @@ impl Look<'_> {
     /// A loop, which is instruction number `at`, with its counter, bounds and step.
     fn looped(&mut self, at: usize, (i, from, to, step): (Reg, Reg, Reg, Reg), body: &[Inst]) {
         let (from, to, step) = (self.of(from), self.of(to), self.of(step));
-        let mut passes = 1.0;
+        let (mut passes, mut last) = (1.0, Value::Unknown);
         self.regs[i as usize] = Value::Unknown;
         if let (Some(from), Some(to), Some(step)) = (from, to, step) {
             let each = |k: usize| {
@@ -477,12 +487,35 @@ impl Look<'_> {
             let most = (0..LANES).map(each).max().unwrap_or(1);
             passes = most as f64;
             let middle = (most - 1).max(0) / 2;
-            let here: [i64; LANES] =
-                std::array::from_fn(|k| from[k].wrapping_add(step[k].max(1) * middle));
-            self.regs[i as usize] = self.put(here);
+            let pass = |n: i64| -> [i64; LANES] {
+                std::array::from_fn(|k| from[k].wrapping_add(step[k].max(1) * n))
+            };
+            self.regs[i as usize] = self.put(pass(middle));
+            last = self.put(pass((most - 1).max(0)));
         }
         self.out[at] = Seen::Passes(passes);
+        self.repeated(body, passes, (i, last));
+    }
+
+    /// A loop's body in its middle pass, and what of it is run in the last one alone, where the counter has this value.
+    fn repeated(&mut self, body: &[Inst], passes: f64, (counter, last): (Reg, Value)) {
+        let from = self.out.len();
         self.body(body);
+        let left_out = |s: &Seen| matches!(s, Seen::Share(n) if *n == 0.0);
+        if passes < 2.0 || matches!(last, Value::Unknown) || !self.out[from..].iter().any(left_out)
+        {
+            return;
+        }
+        let mut middle = self.out.split_off(from);
+        self.regs[counter as usize] = last;
+        self.body(body);
+        for (own, other) in middle.iter_mut().zip(self.out.drain(from..)) {
+            match other {
+                Seen::Share(n) if n > 0.0 && left_out(own) => *own = Seen::Rarely(n / passes),
+                _ => {}
+            }
+        }
+        self.out.append(&mut middle);
     }
 
     /// A pipeline or one of its sides, which is instruction number `at`: pieces as the middle one.
@@ -502,8 +535,10 @@ impl Look<'_> {
                 self.regs[*piece as usize] = middle.map_or(Value::Unknown, Value::Same);
                 // Which one it is changes nothing: stages are alike.
                 self.regs[*stage as usize] = Value::Same(0);
-                self.out[at] = Seen::Passes(self.pieces.map_or(1.0, |n| n as f64));
-                self.body(body);
+                let passes = self.pieces.map_or(1.0, |n| n as f64);
+                self.out[at] = Seen::Passes(passes);
+                let last = self.pieces.map_or(Value::Unknown, |n| Value::Same(n - 1));
+                self.repeated(body, passes, (*piece, last));
             }
             _ => {}
         }

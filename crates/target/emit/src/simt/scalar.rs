@@ -24,7 +24,7 @@ pub(crate) fn eval(
 ) -> Out<Vec<Reg>> {
     let types = e.types().map_err(|x| x.to_string())?;
     let weights = |r: usize| match types[r] {
-        DType::F32 => expr::shifted_exp(&e.insts, r as u32),
+        DType::F32 => Weight::of(e, r as u32),
         _ => None,
     };
     let needed = needed(e, &weights);
@@ -55,7 +55,10 @@ pub(crate) fn eval(
             Inst::Binary(f, x, y) => binary(b, *f, at(x), at(y), d)?,
             Inst::Compare(c, x, y) => compare(b, *c, at(x), at(y), of(x))?,
             Inst::Select(c, x, y) => match weights(n) {
-                Some((x, m)) => weight(b, at(&x), at(&m)),
+                Some(w) => {
+                    let (x, m) = w.args();
+                    w.made(b, at(&x), at(&m))
+                }
                 None => b.select(at(c), at(x), at(y)),
             },
             Inst::Cast(a, to) => cast(b, at(a), of(a), *to)?,
@@ -66,7 +69,7 @@ pub(crate) fn eval(
 }
 
 /// Which instructions the outputs are made of, where `weights` says what is made of two values at once.
-fn needed(e: &Expr, weights: &impl Fn(usize) -> Option<(Ref, Ref)>) -> Vec<bool> {
+fn needed(e: &Expr, weights: &impl Fn(usize) -> Option<Weight>) -> Vec<bool> {
     let mut needed = vec![false; e.insts.len()];
     for &o in &e.outputs {
         needed[o as usize] = true;
@@ -76,12 +79,54 @@ fn needed(e: &Expr, weights: &impl Fn(usize) -> Option<(Ref, Ref)>) -> Vec<bool>
             continue;
         }
         let read: Vec<Ref> = match weights(n) {
-            Some((x, m)) => vec![x, m],
+            Some(w) => <[Ref; 2]>::from(w.args()).to_vec(),
             None => inst.args().collect(),
         };
         read.iter().for_each(|&r| needed[r as usize] = true);
     }
     needed
+}
+
+/// A power of what two values differ by that is a factor of what is summed: it may be less exact than others.
+#[derive(Clone, Copy)]
+enum Weight {
+    /// [`expr::shifted_exp`].
+    Shifted(Ref, Ref),
+    /// [`expr::changed_exp`].
+    Changed(Ref, Ref),
+}
+
+impl Weight {
+    fn of(e: &Expr, r: Ref) -> Option<Weight> {
+        let shifted = expr::shifted_exp(&e.insts, r).map(|(x, m)| Weight::Shifted(x, m));
+        shifted.or_else(|| expr::changed_exp(&e.insts, r).map(|(x, y)| Weight::Changed(x, y)))
+    }
+
+    fn args(self) -> (Ref, Ref) {
+        match self {
+            Weight::Shifted(x, y) | Weight::Changed(x, y) => (x, y),
+        }
+    }
+
+    fn made(self, b: &mut Build, x: Reg, y: Reg) -> Reg {
+        match self {
+            Weight::Shifted(..) => weight(b, x, y),
+            Weight::Changed(..) => {
+                // Both may be minus infinity.
+                let (same, one) = (b.compare(Compare::Eq, x, y), number(b, 1.0));
+                let factor = power_of_difference(b, x, y);
+                b.select(same, one, factor)
+            }
+        }
+    }
+}
+
+/// exp(x - y), with an error of the exponent that grows with it.
+fn power_of_difference(b: &mut Build, x: Reg, y: Reg) -> Reg {
+    let d = b.sub_of_product(x, y);
+    let log2e = number(b, std::f64::consts::LOG2_E);
+    let d = b.mul(d, log2e);
+    b.op(Ty::F32, Op::Power(d))
 }
 
 /// `x == -inf ? 0 : exp(x - m)` of f32 for weights that are summed, whose absolute error counts: with 0 for an `m` of
@@ -91,10 +136,7 @@ fn weight(b: &mut Build, x: Reg, m: Reg) -> Reg {
     let (zero, none) = (number(b, 0.0), number(b, f64::NEG_INFINITY));
     let unseen = b.compare(Compare::Eq, m, none);
     let m = b.select(unseen, zero, m);
-    let d = b.sub(x, m);
-    let log2e = number(b, std::f64::consts::LOG2_E);
-    let d = b.mul(d, log2e);
-    b.op(Ty::F32, Op::Power(d))
+    power_of_difference(b, x, m)
 }
 
 fn constant(b: &mut Build, v: f64, d: DType) -> Reg {

@@ -25,6 +25,8 @@ pub(in crate::ptx) enum Item {
 pub(in crate::ptx) struct Sides {
     /// By one of the warps that copy.
     pub copy: Vec<Item>,
+    /// By each of the warps that compute, before the first piece of a task: the others copy meanwhile.
+    pub before: Vec<Item>,
     /// By each of the warps that compute.
     pub compute: Vec<Item>,
     pub pieces: f64,

@@ -60,6 +60,7 @@ impl Least<'_> {
                     }
                 }
                 Item::Sides(s) => {
+                    self.items(&s.before);
                     self.passes(s.pieces, &s.compute);
                     if let Some((rest, _)) = &s.walk {
                         self.items(rest);

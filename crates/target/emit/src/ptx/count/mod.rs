@@ -162,6 +162,7 @@ impl Sum {
                 Item::Sides(s) => {
                     let pieces = times * s.pieces;
                     self.items(&s.copy, pieces / f64::from(s.warps));
+                    self.items(&s.before, times * s.computing());
                     self.items(&s.compute, pieces * s.computing());
                     if let Some((rest, _)) = &s.walk {
                         self.items(rest, times * s.computing());
@@ -344,6 +345,9 @@ impl Clock<'_> {
         if times <= 0.0 {
             return;
         }
+        if looped && times < 1.0 {
+            return self.share(times, body);
+        }
         let before = self.now;
         self.items(body);
         if !looped {
@@ -380,6 +384,20 @@ impl Clock<'_> {
         self.later(pass * left.max(0.0));
     }
 
+    /// A part that a share of the passes of the loop around it run, as if each ran as much of it.
+    fn share(&mut self, times: f64, body: &[Item]) {
+        let (now, at, free) = (self.now, self.at.clone(), self.free);
+        self.items(body);
+        let less = (self.now - now) * (1.0 - times);
+        self.now -= less;
+        let all = self.at.iter_mut().chain(&mut self.free);
+        for (own, before) in all.zip(at.iter().chain(&free)) {
+            if own != before {
+                *own -= less;
+            }
+        }
+    }
+
     /// What is under way, and everything else, is so much later.
     fn later(&mut self, more: f64) {
         self.now += more;
@@ -412,7 +430,8 @@ impl Clock<'_> {
     fn stretch(&mut self, items: &[Item]) {
         let from = self.now;
         // A warp alone has one scheduler, and its pipes, for itself.
-        let each = (self.warps / self.rates.schedulers).max(WarpRates::LONE);
+        let own_warps = self.warps / self.rates.schedulers;
+        let each = own_warps.max(WarpRates::LONE);
         let mut fetched = 0.0;
         let asks = items.iter().map(sectors).sum::<f64>();
         let mut asked = 0.0;
@@ -438,7 +457,12 @@ impl Clock<'_> {
                 let lines = bytes_in_l1(w, t, &self.rates) / self.rates.line;
                 turn = turn.max(lines) * self.warps.min(self.rates.schedulers);
             }
-            self.free[pipe as usize] = begin + each * turn;
+            // Pipes that take an instruction for many cycles go on while a warp alone issues nothing.
+            let each_turn = match pipe {
+                Pipe::Special | Pipe::Warpgroup => own_warps.max(1.0),
+                _ => each,
+            };
+            self.free[pipe as usize] = begin + each_turn * turn;
             let there = match w.kind {
                 Kind::Load => {
                     // What came before it goes through first.

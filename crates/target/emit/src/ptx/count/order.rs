@@ -69,12 +69,13 @@ fn arranged(
                     Item::Sides(mut s) => {
                         let Sides {
                             copy,
+                            before,
                             compute,
                             walk,
                             ..
                         } = &mut *s;
                         let rest = walk.iter_mut().map(|w| &mut w.0);
-                        for side in [copy, compute].into_iter().chain(rest) {
+                        for side in [copy, before, compute].into_iter().chain(rest) {
                             arranged(side, lines, rates, registers, scratch);
                         }
                         Item::Sides(s)

@@ -46,10 +46,21 @@ impl Clock<'_> {
         };
         self.sided = true;
         match &s.walk {
-            None => self.pieces(s, &mut p),
+            None => {
+                self.before(s);
+                self.pieces(s, &mut p);
+            }
             Some((rest, tasks)) => self.tasks(s, (rest, *tasks), &mut p),
         }
         (self.warps, self.sided) = (warps, false);
+    }
+
+    /// What those that compute do before the pieces of a task.
+    fn before(&mut self, s: &Sides) {
+        let warps = self.warps;
+        self.warps = (warps * s.computing()).max(1.0);
+        self.items(&s.before);
+        self.warps = warps;
     }
 
     /// The pieces of a task. A few more than there are stages are gone through, the others take as long as the last of
@@ -101,6 +112,7 @@ impl Clock<'_> {
         let passes = tasks.min(TASKS).floor();
         let mut ends = vec![p.begin];
         for _ in 0..passes as usize {
+            self.before(s);
             self.pieces(s, p);
             self.warps = (warps * s.computing()).max(1.0);
             self.items(&rest[..through]);

@@ -76,7 +76,7 @@ impl Counted {
                 (Inst::If { .. }, own) => {
                     reader.read(before, Footprint::default(), out);
                     match own {
-                        Seen::Share(n) => *n,
+                        Seen::Share(n) | Seen::Rarely(n) => *n,
                         _ => 1.0,
                     }
                 }
@@ -91,7 +91,9 @@ impl Counted {
             };
             self.count((i.body(), cta), parts, reader, &mut inner);
             reader.read(after, Footprint::default(), &mut inner);
-            let looped = matches!(i, Inst::For { .. } | Inst::Side { .. });
+            // A part that a loop rarely runs is gone through as one that each pass runs a little of.
+            let looped =
+                matches!(i, Inst::For { .. } | Inst::Side { .. }) || matches!(own, Seen::Rarely(_));
             out.push(reader.part(times, looped, inner));
         }
     }
@@ -111,7 +113,7 @@ fn in_sides(
     reader: &mut Reader,
     out: &mut Vec<Item>,
 ) {
-    let (mut sides, mut rest) = (vec![], vec![]);
+    let (mut sides, mut before, mut rest) = (vec![], vec![], vec![]);
     for item in items {
         match item {
             Item::Part {
@@ -120,8 +122,11 @@ fn in_sides(
                 body,
                 ..
             } if sides.len() < 2 => sides.push((times, body)),
-            item if sides.len() < 2 => out.push(item),
-            item => rest.push(item),
+            item => match sides.len() {
+                0 => out.push(item),
+                1 => before.push(item),
+                _ => rest.push(item),
+            },
         }
     }
     let (Some((pieces, compute)), Some((_, copy))) = (sides.pop(), sides.pop()) else {
@@ -133,6 +138,7 @@ fn in_sides(
     let walks = walk.is_some();
     let sides = Sides {
         copy,
+        before,
         compute,
         pieces,
         walk,

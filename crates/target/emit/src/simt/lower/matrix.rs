@@ -556,7 +556,8 @@ impl Lower<'_> {
             for c in 0..self.groups[columns].slots {
                 let at = self.slot(columns, c, &row);
                 let v = self.value(t, &at)?;
-                line.push(match self.exists(over, &at) {
+                let exists = self.exists_but(over, &at, |l, a| l.zero_beyond(t, a));
+                line.push(match exists {
                     Some(p) => self.b.select(p, v, zero),
                     None => v,
                 });

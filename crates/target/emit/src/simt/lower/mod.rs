@@ -5,6 +5,7 @@
 //! through shared memory or is computed where it is used. A statement that touches register tiles is
 //! unrolled along their axes, others loop.
 mod access;
+mod beyond;
 mod bf16;
 mod cluster;
 mod deep;
@@ -38,7 +39,7 @@ use kernel::{
 use layout::{DType, Dim};
 pub use state::Caps;
 pub(crate) use state::Result;
-use state::{At, Axis, Cut, Lower, TileStorage};
+use state::{At, Axis, Beyond, Cut, Lower, TileStorage};
 use std::collections::BTreeSet;
 
 /// Positions of an axis per piece at most.
@@ -120,6 +121,7 @@ fn checked(
         thread,
         ahead,
         zeroed: BTreeSet::new(),
+        beyond: Beyond::default(),
         stage: None,
         products_ahead: false,
         copying: false,
@@ -138,6 +140,7 @@ fn checked(
     l.keeps(all);
     l.homes()?;
     l.zeroed = l.zeroed_tiles();
+    l.beyond = l.beyond_ends();
     match l.copiers {
         0 => l.task(program.body())?,
         _ => l.task_of_sides(program.body())?,

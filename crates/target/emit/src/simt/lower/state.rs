@@ -4,10 +4,11 @@ use super::groups::Group;
 use crate::EmitError;
 use crate::simt::build::Build;
 use crate::simt::ir::{Buffer, Reg, SharedArray, Tensor, Var};
+use expr::Scalar;
 use kernel::{
     AxisId, AxisTile, GpuMapping, Kernel, OperandId, Schedule, Spread, Stmt, Swizzle, TileId,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 pub(crate) type Result<T> = std::result::Result<T, EmitError>;
@@ -23,6 +24,17 @@ pub struct Caps {
     pub warpgroups: bool,
     /// Whether a kernel waits for those before it by itself, and says when the one behind it may be launched.
     pub dependents: bool,
+}
+
+/// By tile and axis what elements beyond the axis' end are.
+pub(super) type Known = BTreeMap<(TileId, AxisId), Scalar>;
+
+/// What is known beyond the end of axes.
+#[derive(Default)]
+pub(super) struct Beyond {
+    pub(super) known: Known,
+    /// Tiles whose maker sets it.
+    pub(super) set: BTreeMap<TileId, (AxisId, f64)>,
 }
 
 /// An axis in the task at hand.
@@ -92,6 +104,8 @@ pub(super) struct Lower<'a> {
     pub(super) ahead: bool,
     /// Shared tiles that are 0 where positions do not exist.
     pub(super) zeroed: BTreeSet<TileId>,
+    /// What is known of elements at positions that do not exist.
+    pub(super) beyond: Beyond,
     /// The stage that is read in the loop at hand.
     pub(super) stage: Option<Reg>,
     /// Whether the products of a piece are under way while the next one's begin.

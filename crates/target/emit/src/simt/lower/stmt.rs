@@ -45,7 +45,8 @@ impl Lower<'_> {
         if let Stmt::Load { dst, .. } | Stmt::Map { dst, .. } | Stmt::Relabel { dst, .. } = s
             && nowhere(self, *dst)
         {
-            return Ok(());
+            // What it is made of may have to be set there.
+            return self.set_beyond(*dst);
         }
         let (mut reads, mut writes) = (BTreeSet::new(), BTreeSet::new());
         s.reads().iter().for_each(|&t| self.arrays(t, &mut reads));
@@ -131,7 +132,8 @@ impl Lower<'_> {
                     given.push(l.value(a, at)?);
                 }
                 let mut v = l.expr(e, &given, Some(at), None)?[0];
-                if let (true, Some(p)) = (zeroed, l.exists(&axes, at)) {
+                let exists = l.exists_but(&axes, at, |l, a| l.zero_beyond(dst, a));
+                if let (true, Some(p)) = (zeroed, exists) {
                     let zero = l.zero(dst);
                     v = l.b.select(p, v, zero);
                 }
@@ -147,7 +149,8 @@ impl Lower<'_> {
             })
         });
         self.b.read_once(false);
-        done
+        done?;
+        self.set_beyond(dst)
     }
 
     /// 0 as an element of a tile.

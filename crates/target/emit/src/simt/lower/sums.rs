@@ -222,7 +222,7 @@ impl<'a> Lower<'a> {
     ) -> Result<()> {
         let mut given = vec![];
         for &a in args {
-            given.push(self.value(a, here)?);
+            given.push(self.value(self.held_of(a), here)?);
         }
         let counts = m
             .lift
@@ -235,7 +235,7 @@ impl<'a> Lower<'a> {
         };
         let mut lifted = self.expr(&m.lift, &given, None, rank)?;
         // Where positions are not left out that do not exist, there is what changes nothing.
-        if let Some(p) = self.exists(over, here) {
+        if let Some(p) = self.exists_but(over, here, |l, a| l.folds_beyond(m, args, a)) {
             let identity = self.expr(&m.identity, &[], None, None)?;
             for (l, none) in lifted.iter_mut().zip(identity) {
                 *l = self.b.select(p, *l, none);
@@ -305,6 +305,13 @@ impl<'a> Lower<'a> {
                 found = l.across(over, found, &mut |l, x, y| {
                     l.expr(&m.combine, &[x, y].concat(), None, None)
                 })?;
+            }
+            // The largest multiple is the multiple of the largest.
+            if let ([found], Some((_, by))) =
+                (&mut found[..], args.first().and_then(|&t| l.scaled_of(t)))
+            {
+                let by = l.b.float(by, Ty::F32);
+                *found = l.b.mul(*found, by);
             }
             let mut own = l.owner(first);
             if apart && elsewhere {
