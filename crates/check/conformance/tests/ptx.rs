@@ -35,6 +35,11 @@ fn spilled(log: &str) -> Option<u32> {
     before.rsplit(' ').next()?.parse().ok()
 }
 
+/// Registers of a thread at most.
+const REGISTERS: u32 = 255;
+/// Those that a launch of two kernels has for what both need, while the first one runs.
+const OF_BOTH: u32 = 8;
+
 /// A program each of whose CTAs copies for itself.
 fn alone(program: &TileProgram) -> Result<TileProgram, String> {
     let mut s = program.schedule().clone();
@@ -194,12 +199,13 @@ fn parts_in_clusters_are_assembled() {
         let text = ptx::in_cluster(first, second, "sm_90a");
         let text = text.map_err(|e| Failure::Refused(e.to_string()))?;
         let (out, said, log) = a.assemble(&text.text, "sm_90a")?;
-        // Random schedules may hold more than there are registers; that is theirs to answer for.
+        // Random schedules may hold more than there are registers, or all but a few of them; that is theirs to answer for.
         let mut alone = false;
         for p in [first, second] {
             let plain = ptx::emit(p, "sm_90a").map_err(|e| Failure::Broken(e.to_string()))?;
             let (_, _, log) = a.assemble(&plain.text, "sm_90a")?;
-            alone |= spilled(&log) != Some(0);
+            let left = registers(&log).map_or(0, |n| REGISTERS.saturating_sub(n));
+            alone |= spilled(&log) != Some(0) || left < OF_BOTH;
         }
         let fits = alone || spilled(&log) == Some(0);
         match out.status.success() && !said.contains("warning") && !log.contains("(C75") && fits {

@@ -1,6 +1,21 @@
 //! Branches of a sum that come into one kernel.
 use crate::build::parsed;
-use plan::{ItemWork, Segment};
+use graph::{Graph, Origin};
+use plan::{ItemWork, Program, Segment};
+
+/// The program of a graph whose nodes have the names of their results.
+fn named(text: &str) -> Program {
+    let mut graph = Graph::parse(text).unwrap();
+    for i in 0..graph.nodes.len() {
+        let out = graph.nodes[i].outputs[0];
+        let name = graph.value(out).name.clone();
+        graph.nodes[i].origins = vec![Origin {
+            name,
+            op_type: String::new(),
+        }];
+    }
+    shopfloor_planner::program(&graph, &Default::default()).unwrap()
+}
 
 fn kernels(text: &str) -> Vec<String> {
     let p = parsed(text);
@@ -127,6 +142,16 @@ output %y, %b
     // The product has x, w, r and the sum; the norm reads the sum and writes what it gives.
     for rows in [1, 4] {
         assert_eq!(kernels(&text(rows)), ["Contract 4", "Row 2"], "{rows} rows");
+        // What is said of each is where it is now, once.
+        let program = named(&text(rows));
+        for (node, with) in [("s", "fused with v"), ("c", "fused with s")] {
+            let said = program.whys.iter();
+            let said = said.filter(|w| w.pass == "fuse" && w.subject == node);
+            let said: Vec<&str> = said.map(|w| w.choice.as_str()).collect();
+            assert_eq!(said, [with], "{node}");
+            let before = |s: &&plan::Saving| s.node == node && s.choice == "fused with a";
+            assert_eq!(program.savings.iter().find(before), None);
+        }
     }
 }
 

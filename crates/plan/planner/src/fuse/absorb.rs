@@ -5,6 +5,7 @@ use super::{Anchor, Fuser, Group, MAX_NODES, MAX_READS, Mapping, gathered};
 use graph::{NodeId, Op, ValueId};
 use layout::Dim;
 use plan::{Saving, Why};
+use std::collections::BTreeSet;
 
 /// Whether every dimension is itself, but for extents of 1, which are at one place anyway.
 fn own_place(m: &Mapping, full: &[Dim]) -> bool {
@@ -24,11 +25,18 @@ impl Fuser<'_> {
 
     /// Gives the last nodes of groups to their readers where less goes through memory then, the last nodes first.
     pub(super) fn give_away(&mut self) {
+        let mut moved = BTreeSet::new();
         for n in (0..self.graph.nodes.len()).rev().map(|n| NodeId(n as u32)) {
             if let Some((from, to)) = self.taken_by(n) {
-                self.move_to(n, from, to);
+                moved.extend(self.move_to(n, from, to));
             }
         }
+        // What was said of them before holds no longer.
+        let holds = |of: (&String, &String)| !moved.contains(&(of.0.clone(), of.1.clone()));
+        self.whys
+            .retain(|w: &Why| w.pass != "fuse" || holds((&w.subject, &w.choice)));
+        self.savings
+            .retain(|s: &Saving| holds((&s.node, &s.choice)));
     }
 
     /// The group that node `n` is in, and the only one that reads it, if that is better off with it: what it would read
@@ -82,13 +90,11 @@ impl Fuser<'_> {
             || self.readers[v.0 as usize].iter().any(elsewhere)
     }
 
-    fn move_to(&mut self, n: NodeId, from: usize, to: usize) {
+    /// Puts node `n` into another group; its name and the choice that was said of it, where it is another now.
+    fn move_to(&mut self, n: NodeId, from: usize, to: usize) -> Option<(String, String)> {
         let out = self.graph.node(n).outputs[0];
-        let (subject, was) = (self.name(n), self.fused_with(n, from));
-        self.whys
-            .retain(|w: &Why| w.pass != "fuse" || w.subject != subject || w.choice != was);
-        self.savings
-            .retain(|s: &Saving| s.node != subject || s.choice != was);
+        let subject = self.name(n);
+        let [was, choice] = [from, to].map(|g| self.fused_with(n, g));
         self.groups[from].nodes.retain(|m| *m != n);
         let mapping = self.groups[from].mapping.remove(&out);
         // What it reads comes before the group that it was in, which comes before its reader.
@@ -101,13 +107,14 @@ impl Fuser<'_> {
         group.mapping.extend(mapping.map(|m| (out, m)));
         self.whys.push(Why {
             pass: "fuse".into(),
-            subject,
-            choice: self.fused_with(n, to),
+            subject: subject.clone(),
+            choice: choice.clone(),
             alternatives: vec![],
             reason:
                 "nothing else reads it, and what it reads is in memory anyway or has fewer bits"
                     .into(),
         });
+        (was != choice).then_some((subject, was))
     }
 
     /// The group that can take group `s`, and the place among its nodes of the first that reads it.

@@ -19,15 +19,16 @@ use layout::DType;
 pub(super) const NEAR: f64 = 1.25;
 /// How much longer than the best schedule one with images may be predicted to take: what predictions were compared with
 /// was measured of kernels that copy in bulk.
-const ALIKE: f64 = 1.01;
+pub(super) const ALIKE: f64 = 1.01;
 
-/// The best schedule of `list` whose warps copy with images of a constant factor, where it is predicted to be as fast as
-/// the best.
+/// The best schedule of `list` whose warps copy with images of a constant factor, where it is predicted to take less than
+/// `limit` (as candidates are ranked).
 pub(super) fn faster(
     ctx: Ctx,
     kernel: &Kernel,
     facts: &Facts,
     (list, best): (&[Candidate], &[Rank]),
+    limit: f64,
 ) -> Option<(Candidate, Rank)> {
     let first = best.first()?.0;
     let near = best.iter().take_while(|b| b.0 <= first * NEAR);
@@ -45,10 +46,13 @@ pub(super) fn faster(
         Factors::Whole => vec![lines],
         _ => vec![lines, 2 * lines, lines / 2],
     };
-    let tried = |lines: i64| with_lines(ctx, kernel, facts, (&factor, lines, multiplied));
-    let found = widths.into_iter().filter_map(tried);
-    let (found, rank) = found.min_by(|x, y| x.1.0.total_cmp(&y.1.0))?;
-    (rank.0 < first * ALIKE).then_some((found, rank))
+    let mut found: Option<(Candidate, Rank)> = None;
+    for lines in widths {
+        let limit = found.as_ref().map_or(limit, |f| f.1.0);
+        let of = (&factor, lines, multiplied);
+        found = with_lines(ctx, kernel, facts, of, limit).or(found);
+    }
+    found
 }
 
 /// The candidate whose tiles images have, and what warpgroups multiply of its factors: the first whose warps copy, or do
@@ -80,12 +84,13 @@ fn base<'a>(ctx: Ctx, near: &[&'a Candidate]) -> Option<(&'a Candidate, Factors)
     })
 }
 
-/// The best candidate with images of so many lines.
+/// The best candidate with images of so many lines, where it takes less than `limit`.
 fn with_lines(
     ctx: Ctx,
     kernel: &Kernel,
     facts: &Facts,
     (factor, lines, multiplied): (&Factor, i64, Factors),
+    limit: f64,
 ) -> Option<(Candidate, Rank)> {
     let gpu = ctx.target.gpu.as_ref()?;
     let fits = |t: &(u32, u32)| [t.0, t.1].map(i64::from).contains(&lines);
@@ -105,10 +110,14 @@ fn with_lines(
         c.packed.extend(copies.iter().cloned());
     });
     let prints = ctx.prints().filter(|_| !facts.whole);
-    let search = Search::all(prints, found.len());
+    let search = Search {
+        limit,
+        ..Search::all(prints, found.len())
+    };
     let mut ranks = ranked(ctx, &found, 0, facts.constant, search).ok()?;
     clusters::tried(ctx, facts.constant, prints, (&mut found, &mut ranks));
-    let rank = ranks.into_iter().next()?;
+    let less = |r: &Rank| r.0 < limit && is_known(ctx, r);
+    let rank = ranks.into_iter().next().filter(less)?;
     Some((found.swap_remove(rank.1), rank))
 }
 

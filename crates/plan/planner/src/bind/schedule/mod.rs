@@ -115,23 +115,22 @@ pub(crate) fn choose(
     if best.is_empty() {
         return Err(unfit(list.swap_remove(0)));
     }
-    let first = &list[best[0].1];
-    let imaged = (gpu && ctx.pack && ctx.sweep.is_none())
-        .then(|| images::faster(ctx, &ordered(given), facts, (&list, &best)))
-        .flatten();
-    let (whole, rank) = match &imaged {
-        Some((candidate, rank)) => (candidate, rank),
-        None => (first, &best[0]),
-    };
     let may = gpu && !facts.whole;
-    let of = (kernel, relaid, first);
-    let cut = may.then(|| others.cut(ctx, of, (rank.0, best[0].2.tasks)));
-    if let Some((kernel, packed, found)) = cut.flatten() {
-        return Ok(in_parts(kernel, found, (whole, &rank.3), packed, whys));
-    }
-    if let Some((candidate, rank)) = imaged {
-        best.insert(0, (rank.0, list.len(), rank.2, rank.3));
-        list.push(candidate);
+    let first = &list[best[0].1];
+    let cut = may.then(|| others.cut(ctx, (kernel, relaid), (first, &best[0])));
+    let cut = cut.flatten();
+    let limit = cut.as_ref().map_or(images::ALIKE * best[0].0, |c| c.2.rank);
+    let imaged = (gpu && ctx.pack && ctx.sweep.is_none())
+        .then(|| images::faster(ctx, &ordered(given), facts, (&list, &best), limit));
+    match (imaged.flatten(), cut) {
+        (Some((candidate, rank)), _) => {
+            best.insert(0, (rank.0, list.len(), rank.2, rank.3));
+            list.push(candidate);
+        }
+        (None, Some((kernel, packed, found))) => {
+            return Ok(in_parts(kernel, found, (first, &best[0].3), packed, whys));
+        }
+        (None, None) => {}
     }
     let alternatives = beaten(ctx, &list, &best);
     let (_, at, work, cost) = best.swap_remove(0);
@@ -205,14 +204,13 @@ impl Readings {
         }
     }
 
-    /// The best way to cut a kernel in parts, with the kernel that is cut and the copies that it reads, where that takes
-    /// less than `limit`, which the whole takes in so many tasks: one that reads its factors as `first` does, or, of few
-    /// rows, along what is summed.
+    /// The best way to cut a kernel in parts, with the kernel that is cut and the copies that it reads, where that is
+    /// better than `first`: one that reads its factors as that does, or, of few rows, along what is summed.
     fn cut<'k>(
         &'k self,
         ctx: Ctx,
-        (kernel, relaid, first): (&'k Kernel, Copies, &Candidate),
-        (limit, tasks): (f64, u64),
+        (kernel, relaid): (&'k Kernel, Copies),
+        (first, best): (&Candidate, &Rank),
     ) -> Option<Cut<'k>> {
         let deep = gpu::lies_along_depth(first);
         let own = match (&self.deep, &self.widening) {
@@ -234,8 +232,8 @@ impl Readings {
         }
         let mut found: Option<Cut> = None;
         for (kernel, packed) in ways {
-            let limit = found.as_ref().map_or(limit, |f| f.2.rank);
-            if let Some(f) = split::best(ctx, kernel, limit, tasks) {
+            let limit = found.as_ref().map_or(best.0, |f| f.2.rank);
+            if let Some(f) = split::best(ctx, kernel, limit, best.2.tasks) {
                 found = Some((kernel, packed, f));
             }
         }
