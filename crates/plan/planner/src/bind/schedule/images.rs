@@ -46,13 +46,10 @@ pub(super) fn faster(
         Factors::Whole => vec![lines],
         _ => vec![lines, 2 * lines, lines / 2],
     };
-    let mut found: Option<(Candidate, Rank)> = None;
-    for lines in widths {
-        let limit = found.as_ref().map_or(limit, |f| f.1.0);
-        let of = (&factor, lines, multiplied);
-        found = with_lines(ctx, kernel, facts, of, limit).or(found);
-    }
-    found
+    // A sketch may say more than counting does: one width is no limit for the next.
+    let tried = |lines: i64| with_lines(ctx, kernel, facts, (&factor, lines, multiplied), limit);
+    let found = widths.into_iter().filter_map(tried);
+    found.min_by(|x, y| x.1.0.total_cmp(&y.1.0))
 }
 
 /// The candidate whose tiles images have, and what warpgroups multiply of its factors: the first whose warps copy, or do
