@@ -1,4 +1,6 @@
 //! The driver of real GPUs.
+mod pinned;
+
 use crate::driver::{
     Arg, Compute, Context, DeviceInfo, DevicePtr, Driver, EventId, FunctionId, FunctionInfo,
     GraphId, Launch, MemoryInfo, ModuleCode, ModuleId, Pinned, StreamId, TensorMap,
@@ -6,11 +8,11 @@ use crate::driver::{
 use crate::error::DriverError;
 use crate::sys::{self, Device, Functions, Handle, Status, attribute, function, status};
 use emit::ptx::TensorLayout;
+use pinned::PinnedHost;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ops::Range;
 use std::ptr::{NonNull, null, null_mut};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Bytes of the driver's compiler's log that are kept.
@@ -845,83 +847,5 @@ impl Context for Gpu {
         let r = unsafe { (api.event_elapsed)(&mut ms, handle(from.0), handle(to.0)) };
         check(api, "cuEventElapsedTime", r)?;
         Ok(ms)
-    }
-}
-
-/// Pinned memory of the driver.
-struct PinnedHost {
-    open: Arc<Open>,
-    at: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: the memory is only copied from and to, and its words are atomics.
-unsafe impl Send for PinnedHost {}
-// SAFETY: as above.
-unsafe impl Sync for PinnedHost {}
-
-impl PinnedHost {
-    fn word(&self, call: &'static str, offset: usize) -> Result<&AtomicU32, DriverError> {
-        let end = offset.checked_add(4);
-        if !offset.is_multiple_of(4) || end.is_none_or(|e| e > self.len) {
-            return Err(DriverError::Argument {
-                call,
-                why: format!("no 32-bit word at {offset} of {} bytes", self.len),
-            });
-        }
-        // SAFETY: inside, aligned, and alive as long as `self`; a word is only touched as an atomic
-        // or by the copies of `read` and `write`, which callers order by other words.
-        Ok(unsafe { AtomicU32::from_ptr(self.at.as_ptr().add(offset).cast()) })
-    }
-}
-
-impl Pinned for PinnedHost {
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn device_ptr(&self) -> DevicePtr {
-        DevicePtr(self.at.as_ptr() as usize as u64)
-    }
-
-    fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), DriverError> {
-        inside("read", &(offset..offset.saturating_add(to.len())), self.len)?;
-        // SAFETY: the range is inside; the device may be writing it, which is no access of Rust's: a
-        // caller who wants sense in it has acquired the word that says that it is written.
-        unsafe { std::ptr::copy(self.at.as_ptr().add(offset), to.as_mut_ptr(), to.len()) };
-        Ok(())
-    }
-
-    fn write(&self, offset: usize, from: &[u8]) -> Result<(), DriverError> {
-        inside(
-            "write",
-            &(offset..offset.saturating_add(from.len())),
-            self.len,
-        )?;
-        // SAFETY: as `read`.
-        unsafe { std::ptr::copy(from.as_ptr(), self.at.as_ptr().add(offset), from.len()) };
-        Ok(())
-    }
-
-    fn load_acquire(&self, offset: usize) -> Result<u32, DriverError> {
-        Ok(self.word("load_acquire", offset)?.load(Ordering::Acquire))
-    }
-
-    fn store_release(&self, offset: usize, value: u32) -> Result<(), DriverError> {
-        self.word("store_release", offset)?
-            .store(value, Ordering::Release);
-        Ok(())
-    }
-}
-
-impl Drop for PinnedHost {
-    fn drop(&mut self) {
-        self.open
-            .pinned()
-            .remove(&(self.at.as_ptr() as usize as u64));
-        self.open
-            .gone()
-            .pinned
-            .push(Shared(self.at.as_ptr().cast()));
     }
 }
