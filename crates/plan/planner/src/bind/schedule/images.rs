@@ -19,16 +19,16 @@ use layout::DType;
 pub(super) const NEAR: f64 = 1.25;
 /// How much longer than the best schedule one with images may be predicted to take: what predictions were compared with
 /// was measured of kernels that copy in bulk.
-pub(super) const ALIKE: f64 = 1.01;
+const ALIKE: f64 = 1.01;
 
 /// The best schedule of `list` whose warps copy with images of a constant factor, where it is predicted to take less than
-/// `limit` (as candidates are ranked).
+/// `cut`, which the best way in parts takes, or, where there is none, to be as fast as the best.
 pub(super) fn faster(
     ctx: Ctx,
     kernel: &Kernel,
     facts: &Facts,
     (list, best): (&[Candidate], &[Rank]),
-    limit: f64,
+    cut: Option<f64>,
 ) -> Option<(Candidate, Rank)> {
     let first = best.first()?.0;
     let near = best.iter().take_while(|b| b.0 <= first * NEAR);
@@ -46,10 +46,12 @@ pub(super) fn faster(
         Factors::Whole => vec![lines],
         _ => vec![lines, 2 * lines, lines / 2],
     };
-    // A sketch may say more than counting does: one width is no limit for the next.
+    // A sketch may say more than counting does: what is as fast, or faster by another width, is counted.
+    let limit = cut.unwrap_or(f64::INFINITY);
     let tried = |lines: i64| with_lines(ctx, kernel, facts, (&factor, lines, multiplied), limit);
     let found = widths.into_iter().filter_map(tried);
-    found.min_by(|x, y| x.1.0.total_cmp(&y.1.0))
+    let (found, rank) = found.min_by(|x, y| x.1.0.total_cmp(&y.1.0))?;
+    (rank.0 < cut.unwrap_or(first * ALIKE)).then_some((found, rank))
 }
 
 /// The candidate whose tiles images have, and what warpgroups multiply of its factors: the first whose warps copy, or do
@@ -81,7 +83,7 @@ fn base<'a>(ctx: Ctx, near: &[&'a Candidate]) -> Option<(&'a Candidate, Factors)
     })
 }
 
-/// The best candidate with images of so many lines, where it takes less than `limit`.
+/// The best candidate with images of so many lines; those that seem to take longer than `limit` are not counted.
 fn with_lines(
     ctx: Ctx,
     kernel: &Kernel,
@@ -113,8 +115,7 @@ fn with_lines(
     };
     let mut ranks = ranked(ctx, &found, 0, facts.constant, search).ok()?;
     clusters::tried(ctx, facts.constant, prints, (&mut found, &mut ranks));
-    let less = |r: &Rank| r.0 < limit && is_known(ctx, r);
-    let rank = ranks.into_iter().next().filter(less)?;
+    let rank = ranks.into_iter().next().filter(|r| is_known(ctx, r))?;
     Some((found.swap_remove(rank.1), rank))
 }
 

@@ -119,9 +119,10 @@ pub(crate) fn choose(
     let first = &list[best[0].1];
     let cut = may.then(|| others.cut(ctx, (kernel, relaid), (first, &best[0])));
     let cut = cut.flatten();
-    let limit = cut.as_ref().map_or(images::ALIKE * best[0].0, |c| c.2.rank);
-    let imaged = (gpu && ctx.pack && ctx.sweep.is_none())
-        .then(|| images::faster(ctx, &ordered(given), facts, (&list, &best), limit));
+    let imaged = (gpu && ctx.pack && ctx.sweep.is_none()).then(|| {
+        let cut = cut.as_ref().map(|c| c.2.rank);
+        images::faster(ctx, &ordered(given), facts, (&list, &best), cut)
+    });
     match (imaged.flatten(), cut) {
         (Some((candidate, rank)), _) => {
             best.insert(0, (rank.0, list.len(), rank.2, rank.3));
